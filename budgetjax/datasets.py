@@ -87,11 +87,10 @@ def load(name: str, *, standardise: bool = True) -> Dataset:
     parts = _parts(name)
     if len(parts) == 2:
         X, y = parts
-        order = np.arange(len(y))
         if name not in IN_TIME_ORDER:
             order = np.random.default_rng(0).permutation(len(y))
-        train, test = np.split(order, [len(y) - round(len(y) * TEST_SHARE)])
-        parts = X[train], y[train], X[test], y[test]
+            X, y = X[order], y[order]
+        parts = _split(X, y, len(y) - round(len(y) * TEST_SHARE))
     X_train, y_train, X_test, y_test = parts
     X_train, X_test = X_train.astype(np.float32), X_test.astype(np.float32)
     if standardise:

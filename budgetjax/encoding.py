@@ -25,7 +25,7 @@ import numpy as np
 from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Array, Bool, Float, Integer
 
-from budgetjax import _checks, _pytree, inputs
+from budgetjax import _checks, _pytree, raw_rows
 from budgetjax._errors import ArgumentError, names_errors
 from budgetjax.scaling import PerFeature, Rows
 
@@ -136,7 +136,7 @@ class Encoding(NamedTuple):
         """
         rows = _check_rows(X, first_row)
         self = jax.tree.map(np.asarray, self)
-        inputs.check_shape(rows.shape, self.num_columns)
+        raw_rows.check_shape(rows.shape, self.num_columns)
         found = np.empty((len(rows), self.num_features), dtype)
         width = max(1, self.num_codes)
         if self.map is not None:
@@ -255,7 +255,7 @@ def _take(numpy: Any, rows: Any, column: Any) -> Any:
 
 @names_errors("encoding.fit")
 def fit(
-    X: inputs.RawRows, num_bins: int = 16, nominal: Sequence[int | str] = ()
+    X: raw_rows.RawRows, num_bins: int = 16, nominal: Sequence[int | str] = ()
 ) -> Encoding:
     """Fits the codes of every column to rows: medians, quartiles and quantiles.
 
@@ -302,7 +302,7 @@ def fit(
     count once, since float32 does not resolve them.
     """
     _checks.check_not_traced(X)
-    names = inputs.column_names(X)
+    names = raw_rows.column_names(X)
     num_bins = _checks.size("num_bins", num_bins, at_least=0)
     rows = _check_rows(X, 0)
     if rows.ndim != 2 or not len(rows):

@@ -26,11 +26,8 @@ def encode_labels(
     codes = label_indices(classes, y)
     if np.any(codes < 0):
         row = int(np.argmin(codes))
-        raise ArgumentError(
-            "y",
-            f"be one of {format_labels(classes)}",
-            f"{y.tolist()[row]!r} in row {first_row + row}",
-        )
+        got = f"{y.tolist()[row]!r} in row {first_row + row}"
+        raise ArgumentError("y", f"be one of {format_labels(classes)}", got)
     return codes
 
 
@@ -58,9 +55,7 @@ def labels_from_scores(
     if classes is None:
         return (numpy.where(best, 1, -1) if binary else best).astype(np.int32)
     if isinstance(scores, Tracer):
-        raise ArgumentError(
-            "rows",
-            "have values where the labels are those of data",
-            "traced ones; take the largest of decision_function or probabilities",
-        )
+        expected = "have values where the labels are those of data"
+        got = "traced ones; take the largest of decision_function or probabilities"
+        raise ArgumentError("rows", expected, got)
     return classes[np.asarray(best).astype(np.intp)]

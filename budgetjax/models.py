@@ -26,12 +26,12 @@ from jax.core import Tracer
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Int32, Shaped
 
-from budgetjax import _checks, _pytree, encoding, inputs, labels, losses, scoring
+from budgetjax import _checks, _pytree, encoding, labels, losses, raw_rows, scoring
 from budgetjax._errors import ArgumentError, names_errors
 from budgetjax._pytree import Name
 from budgetjax.encoding import Encoding
-from budgetjax.inputs import RawRows, SparseMatrix
 from budgetjax.kernels import Kernel, Mapped
+from budgetjax.raw_rows import RawRows, SparseMatrix
 from budgetjax.scaling import Scaling
 from budgetjax.scoring import squeeze_columns
 
@@ -648,7 +648,7 @@ def scale_rows(model: Labelled, X: RawRows) -> np.ndarray:
 
 
 def _as_matrix(model: Labelled, X: RawRows) -> Any:
-    X = inputs.as_matrix(X, num_features(model), model.feature_names)
+    X = raw_rows.as_matrix(X, num_features(model), model.feature_names)
     return X if isinstance(X, SparseMatrix) else np.asarray(X)
 
 
@@ -671,7 +671,7 @@ def score_rows(model: Model, X: RawRows, first_row: int = 0) -> Scores:
     assert parts is not None, "refused by num_features"
     if isinstance(parts, LinearModel):
         return scoring.linear_scores(parts.weights, parts.bias, X, first_row)
-    rows = inputs.cast_rows(X, features, parts.vectors.dtype)
+    rows = raw_rows.cast_rows(X, features, parts.vectors.dtype)
     vectors, terms = parts.vectors, parts.coefficients_and_sums
     if isinstance(model, KernelModel):
         vectors, terms = scoring.pad_vectors(vectors, terms)
@@ -692,7 +692,7 @@ def _score_raw_rows(model: Labelled, X: RawRows) -> Scores:
     several = type(model.model) is tuple
     parts = model.model if several else (model.model,)
     n, features = matrix.shape
-    size = inputs.block_size(n, max(features, num_features(parts[0])))
+    size = raw_rows.block_size(n, max(features, num_features(parts[0])))
     linear = isinstance(parts[0], LinearModel) and model.scaling is None
     blocks = []
     for start in range(0, max(1, n), size):
@@ -700,7 +700,7 @@ def _score_raw_rows(model: Labelled, X: RawRows) -> Scores:
         length = rows.shape[0]
         if not linear:
             # The block goes to the device once, for all models.
-            dense = inputs.pad_rows(_densify(model, rows, start), size)
+            dense = raw_rows.pad_rows(_densify(model, rows, start), size)
             rows = _checks.to_device(dense, dtype_of(model))
         scores = [np.asarray(score_rows(part, rows, start))[:length] for part in parts]
         blocks.append(np.stack(scores, axis=1) if several else scores[0])

@@ -20,11 +20,11 @@ import numpy as np
 from jaxtyping import Float, Integer
 from numpy.typing import ArrayLike
 
-from budgetjax import _checks, encoding, inputs, models
+from budgetjax import _checks, encoding, models, raw_rows
 from budgetjax._errors import ArgumentError, names_errors
 from budgetjax.encoding import Encoding
-from budgetjax.inputs import RawRows
 from budgetjax.labels import label_indices
+from budgetjax.raw_rows import RawRows
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -271,7 +271,7 @@ def partial_dependence(
         models.as_labelled(model).feature_names,
         models.num_features(model),
     )
-    rows = np.asarray(inputs.as_matrix(X, features, names), np.float64)
+    rows = np.asarray(raw_rows.as_matrix(X, features, names), np.float64)
     at = _find_column(column, names, features)
     known = rows[~np.isnan(rows[:, at]), at]
     if not len(known):
@@ -354,7 +354,7 @@ def features(
         numbers = largest[:SOME_COLUMNS]
     shares = {}
     if isinstance(encoder, Encoding):
-        rows = np.asarray(inputs.as_matrix(X, number, whole.feature_names))
+        rows = np.asarray(raw_rows.as_matrix(X, number, whole.feature_names))
         shares = dict(enumerate(encoding.importances(encoder, rows)))
     axes = _axes(axes)
     for i, at in enumerate(numbers):

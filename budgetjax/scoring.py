@@ -13,8 +13,8 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float
 
 from budgetjax import _checks, _sharding, kernels
-from budgetjax.inputs import RawRows, RowStore, as_matrix, check_shape
 from budgetjax.kernels import Kernel
+from budgetjax.raw_rows import RawRows, RowStore, as_matrix, check_shape
 
 # Rows per block of scores: their kernel rows fit in a CPU's cache.
 PREDICTION_BLOCK = 1024

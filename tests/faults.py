@@ -104,14 +104,14 @@ FAULTS = (
     Fault("models", "scaling.py", "return float(2 / np.mean(np.minimum(distances, most)))", "return float(1 / np.mean(np.minimum(distances, most)))"),
     Fault("stream", "stream/reservoir.py", "draws = np.random.PCG64(self.seed).advance(self.num_rows)", "draws = np.random.PCG64(self.seed)"),
     Fault("stream", "stream/readers/libsvm_text.py", "first = 0 if zero_based else 1", "first = 1"),
-    Fault("stream", "stream/checkpoints.py", "if rows != checkpoint.batch_rows:", "if False:"),
+    Fault("stream", "stream/checkpoints.py", "elif rows != self.batch_rows:", "elif False:"),
     Fault("estimators", "estimators/inputs.py", "rows = rows - origin[None] if np.any(origin) else rows", "rows = rows"),
     Fault("estimators", "estimators/inputs.py", "return by_class[label_indices(classes, y)]", "return np.ones(len(y))"),
     Fault("estimators", "estimators/inputs.py", "return np.median(np.asarray(self.rows, np.float64), axis=0)", "return np.median(np.asarray(self.rows, np.float64), axis=1)"),
     Fault("estimators", "estimators/online.py", "predicted[:, np.argsort(self._levels())] = np.sort(predicted, axis=1)", "predicted = predicted"),
     Fault("river", "river.py", "no_update_above = registry.of_state(state).no_update_above", "no_update_above = lambda state: 0.0"),
     Fault("river", "river.py", "needed = len(self._columns) + len(new)", "needed = len(new)"),
-    Fault("cli", "cli/predict.py", "share = 100 * right / self.scored", "share = 100 * right / rows"),
+    Fault("cli", "cli/targets.py", "share = 100 * right / self.scored", "share = 100 * right / rows"),
     Fault("shared", "_pytree.py", "return Counter(self.high + (self.low >> BITS), self.low & (UNIT - 1))", "return Counter(self.high, self.low & (UNIT - 1))"),
 )  # fmt: skip
 

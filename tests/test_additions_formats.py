@@ -97,7 +97,7 @@ def test_a_format_is_among_those_of_messages_and_completion(added):
     with pytest.raises(ValueError, match=f"format must be one of {known}, got 'text'"):
         bj.stream.read("train.jsonl", format="text")
     assert formats.names("target") == ("csv", "parquet", "arrow", "npy")
-    found = options.FileFormat().shell_complete(
+    found = options.Name(options.format_names).shell_complete(
         click.Context(group), click.Option(["--format"]), "js"
     )
     assert [one.value for one in found] == ["json_lines"]
@@ -118,7 +118,7 @@ def test_a_name_and_an_ending_belong_to_one_format(added):
 
 def test_help_and_docs_list_the_formats_of_the_package(built_in):
     known = formats.names()
-    assert tuple(options.FORMATS) == known
+    assert tuple(options.FORMAT_HELP) == known
     endings = set(formats.by_ending())
     told = run("--help").output
     assert endings == {end for end in endings if end in told}

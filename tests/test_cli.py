@@ -714,7 +714,7 @@ def test_solvers_have_the_defaults_of_their_estimators():
         defaults = of[name]().get_params()
         assert usual == {key: defaults[key] for key in usual}
     for one in (estimators.BudgetSVC(), estimators.MPUClassifier()):
-        assert one.penalty == solving.PENALTY
+        assert one.penalty == options.SOLVER_PENALTY
 
 
 def test_classes_share_kernel_rows_and_no_state_is_kept(monkeypatch):
@@ -1250,9 +1250,9 @@ range.csv: X must be in the range of float32, got 1e+200 in row 17, column 'a'
 $ train label.csv --target kind -m new.st --classes no,yes
 label.csv: y must be one of 'no', 'yes', got 'maybe' in row 17
 $ train train.csv --target kind -m new.st --test label.csv
-label.csv: y must be one of no, yes, got maybe in row 17
+label.csv: y must be one of 'no', 'yes', got 'maybe' in row 17
 $ predict model.st label.csv --target kind -o new.txt
-label.csv: y must be one of no, yes, got maybe in row 17
+label.csv: y must be one of 'no', 'yes', got 'maybe' in row 17
 $ train one.csv --target kind -m new.st
 one.csv: y must have at least 2 classes, got yes in all 300 rows
 $ train numbers.csv --target kind -m new.st

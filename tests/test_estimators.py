@@ -41,7 +41,7 @@ from budgetjax.estimators import (
     SMOClassifier,
     inputs,
 )
-from budgetjax.inputs import MIN_ROWS, block_size
+from budgetjax.raw_rows import MIN_ROWS, block_size
 from budgetjax.saving import model_files
 from budgetjax.stream.reservoir import Reservoir, default_size
 

@@ -18,11 +18,12 @@ from compare import FLOAT32, assert_same
 from streams import LEARNERS, ROWS, cut, fit, identical, without_classes
 
 import budgetjax as bj
-from budgetjax import datasets, inputs, models
+from budgetjax import datasets, models, raw_rows
 from budgetjax.online import features, span
 from budgetjax.saving import model_files
 from budgetjax.scaling import Scaling, warn_unscaled
-from budgetjax.stream import Batches, batches, units
+from budgetjax.stream import Batches, batches
+from budgetjax.stream.fit import rescale_vectors
 from budgetjax.stream.model import MAX_POINTS, StreamModel, extend_curve
 
 N = 200
@@ -250,7 +251,7 @@ def test_predictions_are_of_raw_rows(row, monkeypatch):
         expected = bj.predict(model.state, model.scaling.apply(X))
         np.testing.assert_array_equal(model.predict(X), expected)
     # Many blocks, of which the last is padded, and none.
-    monkeypatch.setattr(inputs, "MIN_ROWS", 16)
+    monkeypatch.setattr(raw_rows, "MIN_ROWS", 16)
     np.testing.assert_allclose(model.decision_function(X), scores, 1e-4, 1e-4)
     np.testing.assert_allclose(model.decision_function(X[:3]), scores[:3], 1e-4, 1e-4)
     assert model.decision_function(X[:0]).shape == (0, *scores.shape[1:])
@@ -439,7 +440,7 @@ def test_what_is_kept_of_the_kernel_matrix_has_the_new_units(name):
     state = some_vectors(jax.jit(init)(bj.RBF(0.3)))
     old = Scaling(10, np.zeros(3), np.array([1.0, 4.0, 0.0]))
     new = Scaling(30, np.array([0.5, 1.0, 2.0]), np.array([2.0, 1.0, 9.0]))
-    moved = units.rescale_vectors(algorithm, state, old, new)
+    moved = rescale_vectors(algorithm, state, old, new)
     was = np.asarray(state.expansion.vectors)[:5].astype(float)
     raw = was * [1, 2, 0]
     vectors = np.asarray(moved.expansion.vectors)
@@ -474,7 +475,7 @@ def test_what_is_kept_of_the_kernel_matrix_has_the_new_units(name):
     aside = new._replace(mean=new.mean + 1)
     roots = [
         np.asarray(getattr(one, "span", one).root)
-        for one in (moved, units.rescale_vectors(algorithm, moved, new, aside))
+        for one in (moved, rescale_vectors(algorithm, moved, new, aside))
         if hasattr(one, "span") or isinstance(one, features.State)
     ]
     if roots:
@@ -535,7 +536,7 @@ def test_frequencies_are_no_rows():
     init = functools.partial(bj.fourier.init, num_features=3, budget=10)
     state, old = jax.jit(init)(bj.RBF(0.3)), Scaling(10, np.zeros(3), np.ones(3))
     new = old._replace(variance=np.full(3, 4.0))
-    assert units.rescale_vectors(bj.fourier, state, old, new) is state
+    assert rescale_vectors(bj.fourier, state, old, new) is state
 
 
 @pytest.mark.parametrize("away", [1e2, 1e4, 1e6])

@@ -1,4 +1,8 @@
-"""The group of all commands, which reports errors, warnings and Ctrl-C."""
+"""The commands and their options, and how errors, warnings and Ctrl-C are reported.
+
+What a command does is in the module of its name, which imports JAX, so it is imported
+only when the command runs.
+"""
 
 import errno
 import warnings
@@ -8,19 +12,12 @@ import click
 
 from budgetjax import __version__
 from budgetjax._errors import Named
-from budgetjax.cli import INTERRUPTED, options, reading, reports
-from budgetjax.cli.export import export
-from budgetjax.cli.info import info
-from budgetjax.cli.plot import plot
-from budgetjax.cli.predict import predict
-from budgetjax.cli.sweep_command import sweep
-from budgetjax.cli.train import train
+from budgetjax.cli import INTERRUPTED, options, reports
+from budgetjax.online import BUDGET
 
 # Errors from bad data, models or folders, or a missing extra. Anything else is a bug,
 # and shows its traceback.
 EXPECTED = (ValueError, OSError, OverflowError, ImportError, MemoryError)
-# JAX's error for exhausted memory, under its old and new name.
-OF_JAX = ("JaxRuntimeError", "XlaRuntimeError")
 # Python functions that a user of commands does not call, and messages do not name.
 FUNCTIONS = ("fit_stream", "refit", "sweep", "read")
 # The advice of errors about arguments, and the same for the command line.
@@ -92,11 +89,12 @@ def _show_warning(message, category, filename, lineno, file=None, line=None) -> 
 def _clean(text: str) -> str:
     """A message without unprintable characters, and with the names of copied files."""
     shown = (one if one.isprintable() else ascii(one)[1:-1] for one in text)
-    return reading.restore_names("".join(shown))
+    return reports.restore_names("".join(shown))
 
 
 def _is_of_jax(error: BaseException) -> bool:
-    return type(error).__name__ in OF_JAX
+    # JAX's error for exhausted memory, under its old and new name.
+    return type(error).__name__ in ("JaxRuntimeError", "XlaRuntimeError")
 
 
 def _one_line(error: BaseException) -> str:
@@ -119,7 +117,7 @@ def _one_line(error: BaseException) -> str:
     return " ".join(str(error).split("\n"))
 
 
-*_others, _last = options.FORMATS.values()
+*_others, _last = options.FORMAT_HELP.values()
 _formats = f"{', '.join(_others)} or {_last}"
 HELP = f"""Kernel classifiers and regressors with a fixed number of support vectors.
 
@@ -134,7 +132,11 @@ text may be compressed (.gz, .bz2, .xz). FILE may be a pipe or, as -, standard i
 @click.group(
     cls=Group,
     help=HELP,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 88},
+    context_settings={
+        "help_option_names": ["-h", "--help"],
+        "max_content_width": 88,
+        "show_default": True,
+    },
     epilog=EXAMPLES,
 )
 @click.version_option(__version__, message="%(prog)s %(version)s")
@@ -142,5 +144,277 @@ def budgetjax() -> None:
     """The group of all commands."""
 
 
-for _command in (train, predict, sweep, info, plot, export):
-    budgetjax.add_command(_command)
+TRAIN = """\b
+Examples:
+  budgetjax train iris.csv --target species --model iris.safetensors
+  budgetjax train a9a.libsvm --model a9a.safetensors --budget 200 --test a9a.t
+  budgetjax train houses.parquet --target price --regression -m houses.safetensors
+  budgetjax train large.csv --target y -m large.safetensors --checkpoint large.ckpt
+  budgetjax train small.csv --target y -m small.safetensors --learner smo --penalty 10
+"""
+
+
+@budgetjax.command(epilog=TRAIN)
+@options.files
+@click.option(
+    "--model", "-m", required=True, metavar="OUT", help="The model file to write."
+)
+@options.columns
+@options.training_rows
+@click.option(
+    "--budget",
+    type=options.SLOTS,
+    default=BUDGET,
+    help="Maximum number of support vectors: more are slower and often better. For "
+    "budget-svm, the number of examples that count.",
+)
+@click.option(
+    "--gamma",
+    type=options.Gamma(),
+    default="scale",
+    help="Gamma of the kernel exp(-gamma |x - z|^2); scale: 2 / mean squared distance.",
+)
+@options.learner(solves=True)
+@options.settings("An argument of the learner, such as regularization=1e-3.")
+@options.standardise
+@click.option(
+    "--epochs",
+    type=options.AT_LEAST_1,
+    default=1,
+    help="Passes over the file, in its order.",
+)
+@click.option(
+    "--refit/--no-refit",
+    default=True,
+    help="Recompute the coefficients of the support vectors at the end.",
+)
+@click.option(
+    "--penalty",
+    type=options.POSITIVE,
+    help="Penalty of errors, in the refit or of a solver; smaller gives a smoother "
+    f"model.  [default: {options.PENALTY:g}; {options.SOLVER_PENALTY:g} for a solver]",
+)
+@click.option(
+    "--metric",
+    is_flag=True,
+    help="Learn a linear map of the features too, in about 40 passes over the file; it "
+    "is kept if it predicts a held-out fifth of at least 1,000 rows better.",
+)
+@options.regression
+@click.option(
+    "--classes",
+    metavar="LABEL,LABEL...",
+    help="All classes; without them, one pass over the file finds them.",
+)
+@click.option("--test", metavar="FILE", help="Another file, to test the model on.")
+@click.option(
+    "--checkpoint",
+    metavar="FILE",
+    help="Keep the progress in FILE; the same command continues from there.",
+)
+@options.seed
+@options.quiet
+@options.training
+def train(**given: Any) -> None:
+    """Train a model on FILE.
+
+    One row is one example. FILE is CSV, Parquet, Arrow, .npy or LIBSVM text, by its
+    extension, and is read in parts, so it may be larger than memory. Several tables, or
+    a folder of them, count as one longer file. Rows should be in random order: if they
+    are sorted, the last ones count most, even though a shuffled sample of up to 8,192
+    rows is learned again at the end.
+
+    The learners budget-svm, kernel-pegasos, sbp, sdca and smo (support vector machines)
+    and dcd, linear-pegasos and mpu (linear ones) hold all rows in memory and find the
+    best classifier, one-versus-rest for more than two classes. LIBSVM text stays sparse
+    for a linear one with --no-standardise.
+    """
+    from budgetjax.cli.train import train as run
+
+    run(**given)
+
+
+PREDICT = """\b
+Examples:
+  budgetjax predict iris.safetensors new.csv --output predicted.csv
+  budgetjax predict iris.safetensors new.csv --scores | head
+  budgetjax predict a9a.safetensors a9a.t --output predicted.txt
+"""
+
+
+@budgetjax.command(epilog=PREDICT)
+@click.argument("model")
+@options.files
+@options.columns
+@click.option(
+    "--output",
+    "-o",
+    default=options.STANDARD,
+    metavar="OUT",
+    show_default=False,
+    help="File for the predictions, one per line.  [default: -, standard output]",
+)
+@click.option(
+    "--scores",
+    is_flag=True,
+    help="Write CSV with a header: the prediction, and the score of every class.",
+)
+@click.option(
+    "--probabilities",
+    is_flag=True,
+    help="Write CSV with a header: the prediction, and the probability of every class.",
+)
+@options.quiet
+def predict(**given: Any) -> None:
+    """Predict the rows of FILE with MODEL.
+
+    MODEL is a file of "budgetjax train", or of budgetjax.save in Python. Columns are
+    matched by name to those of the training, so FILE may have others too. FILE may be
+    several tables, a folder of them, or -, the standard input, with its format in
+    --format.
+
+    If FILE has targets, the accuracy is printed, or for numbers the root mean squared
+    error: on standard output, or on standard error if the predictions go to standard
+    output. The target is the column of the training, or --target.
+    """
+    from budgetjax.cli.predict import predict as run
+
+    run(**given)
+
+
+SWEEP = """\b
+Examples:
+  budgetjax sweep iris.csv --target species
+  budgetjax sweep a9a.libsvm --gamma 0.01,0.03,0.1 --budget 50,100,200
+  budgetjax sweep large.csv --target y --learner pegasos \\
+    --set regularization=1e-3,1e-4,1e-5 --rows 50000 --output large.png
+  budgetjax sweep houses.csv --target price --regression --model houses.safetensors
+"""
+
+
+@budgetjax.command(epilog=SWEEP)
+@options.files
+@options.columns
+@options.training_rows
+@click.option(
+    *("--gamma", "gammas"),
+    type=options.Numbers(options.POSITIVE),
+    help="Gamma of the kernel.  [default: 1/4, 1/2, 1, 2 and 4 times that of train]",
+)
+@click.option(
+    *("--budget", "budgets"),
+    type=options.Numbers(options.SLOTS),
+    default=str(BUDGET),
+    help="Maximum number of support vectors.",
+)
+@options.learner()
+@options.settings(
+    "Values of an argument of the learner, such as regularization=1e-3,1e-4.",
+    several=True,
+)
+@options.standardise
+@click.option(
+    "--rows",
+    type=options.AT_LEAST_1,
+    default=100_000,
+    help="Learn from this number of first rows of FILE; they must fit into memory.",
+)
+@options.regression
+@click.option(
+    "--model",
+    "-m",
+    metavar="OUT",
+    help="Train the best combination as train does, on all rows of FILE.",
+)
+@options.output(
+    *(".csv", *options.PICTURES),
+    required=False,
+    text="The table as .csv, or its picture as .png, .svg or .pdf.",
+)
+@options.seed
+@options.quiet
+@options.training
+def sweep(**given: Any) -> None:
+    """Try all combinations of hyperparameters on FILE.
+
+    Every combination is a model that learns the rows one by one, all models at the same
+    time. The table is sorted by the progressive error, the rate of mistakes on rows
+    before they are learned, or for numbers the root mean squared error. The best model
+    comes first.
+    """
+    from budgetjax.cli.sweep_command import sweep as run
+
+    run(**given)
+
+
+@budgetjax.command()
+@click.argument("model")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Write one JSON object, for programs."
+)
+def info(**given: Any) -> None:
+    """Describe MODEL, one "name: value" per line.
+
+    MODEL is a file of "budgetjax train", a checkpoint, or a file of budgetjax.save.
+    """
+    from budgetjax.cli.info import info as run
+
+    run(**given)
+
+
+PLOT = """\b
+Examples:
+  budgetjax plot iris.safetensors --output iris.png
+  budgetjax plot small.safetensors large.safetensors --output curves.pdf
+  budgetjax plot digits.safetensors --images 28x28 --output vectors.png
+  budgetjax plot digits.safetensors --test new.csv --output reliability.png
+"""
+
+
+@budgetjax.command(epilog=PLOT)
+@click.argument("model", nargs=-1, required=True, metavar="MODEL...")
+@options.output(*options.PICTURES, text="The .png, .svg or .pdf file.")
+@click.option(
+    "--images",
+    type=options.Shape(),
+    help="Draw the support vectors as images of this shape.",
+)
+@click.option(
+    "--test",
+    metavar="FILE",
+    help="Draw the reliability of predicted probabilities on FILE.",
+)
+def plot(**given: Any) -> None:
+    """Draw a picture of MODEL.
+
+    For a model of "budgetjax train": its learning curve. For any model with two
+    features: its decision regions. For several models: their learning curves, in one
+    picture. FILE has the target of the training, and is as for "budgetjax predict".
+    """
+    from budgetjax.cli.plot import plot as run
+
+    run(**given)
+
+
+EXPORT = """\b
+Examples:
+  budgetjax export iris.safetensors --output iris.onnx
+  budgetjax export iris.safetensors --output iris.stablehlo
+"""
+
+
+@budgetjax.command(epilog=EXPORT)
+@click.argument("model")
+@options.output(
+    *(".onnx", ".stablehlo"),
+    text="The .onnx file, for onnxruntime and others, or .stablehlo, for JAX.",
+)
+def export(**given: Any) -> None:
+    """Write a predictor of MODEL to a file that runs without budgetjax.
+
+    It takes raw rows and returns labels, scores and, if MODEL is calibrated,
+    probabilities; or numbers. It includes the scaling and the labels.
+    """
+    from budgetjax.cli.export import export as run
+
+    run(**given)

@@ -2,31 +2,14 @@
 
 import click
 
-from budgetjax.cli import options, reading, reports
-
-EXAMPLES = """\b
-Examples:
-  budgetjax export iris.safetensors --output iris.onnx
-  budgetjax export iris.safetensors --output iris.stablehlo
-"""
+from budgetjax.cli import reading, reports
+from budgetjax.exporting import export_model
 
 
-@click.command(epilog=EXAMPLES)
-@click.argument("model")
-@options.output(
-    *(".onnx", ".stablehlo"),
-    text="The .onnx file, for onnxruntime and others, or .stablehlo, for JAX.",
-)
 def export(model: str, output: str) -> None:
-    """Write a predictor of MODEL to a file that runs without budgetjax.
-
-    It takes raw rows and returns labels, scores and, if MODEL is calibrated,
-    probabilities; or numbers. It includes the scaling and the labels.
-    """
+    """Writes a predictor of a model to a file."""
     reports.check_outputs({"--output": output}, model)
-    from budgetjax.exporting import export_model as exporting
-
-    found = reading.open_model(model).value
-    exporting.export(output, found)
-    dtype = exporting.predictor(found).row_dtype
+    value = reading.open_model(model).value
+    export_model.export(output, value)
+    dtype = export_model.predictor(value).row_dtype
     click.echo(f"exported: {output}, of rows in {dtype}")

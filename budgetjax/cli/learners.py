@@ -1,19 +1,19 @@
 """The job of a command, and empty models for it."""
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import click
+import jax
 import numpy as np
 
-from budgetjax import solvers
+from budgetjax import _checks, scaling, solvers
 from budgetjax._errors import ArgumentError, InputError, names_errors
-from budgetjax.cli import options, reading, reports, targets
-
-if TYPE_CHECKING:
-    from budgetjax.online.choices import Choice
-    from budgetjax.solvers.solver import Solver
-    from budgetjax.stream.batches import Batches
+from budgetjax.cli import options, reports, targets
+from budgetjax.online import choices
+from budgetjax.online.choices import Choice
+from budgetjax.solvers.solver import Solver
+from budgetjax.stream.batches import Batches
 
 State = TypeVar("State")
 
@@ -24,7 +24,7 @@ class Job(NamedTuple):
     If it `fills`, the mean of a feature replaces a NaN.
     """
 
-    source: "Batches"
+    source: Batches
     about: targets.TargetSummary
     training: options.TrainOptions
     fills: bool = False
@@ -33,9 +33,9 @@ class Job(NamedTuple):
     @classmethod
     def of(
         cls,
-        source: "Batches",
+        source: Batches,
         about: targets.TargetSummary,
-        columns: reading.Columns,
+        columns: options.Columns,
         training: options.TrainOptions,
     ) -> "Job":
         """The job for these options, with weights of classes applied to the file."""
@@ -64,13 +64,8 @@ class Job(NamedTuple):
         extra = "".join(f", {key} {value}" for key, value in settings)
         self.say("learner", f"{name.replace('_', '-')}{about}{extra}")
 
-    def choice(self, *, refits: bool) -> "Choice":
-        """The online learner and its arguments, an `estimators.parameters.Choice`.
-
-        Lists of settings are swept.
-        """
-        from budgetjax.online import choices
-
+    def choice(self, *, refits: bool) -> Choice:
+        """The online learner and its arguments; lists of settings are swept."""
         name, settings = self.training.learner, self.training.settings
         if "average" in settings:
             raise click.UsageError(
@@ -93,8 +88,6 @@ class Job(NamedTuple):
 
     def default_gamma(self, X: np.ndarray, *, scaled: bool = False) -> float:
         """The default gamma of these rows."""
-        from budgetjax import scaling
-
         if not scaled:
             known = scaling.Scaling.empty(X.shape[1], fills=self.fills)
             # A value that is not finite is reported, with its place, when it is
@@ -112,7 +105,7 @@ class Job(NamedTuple):
             ) from error
 
 
-def solver(name: str) -> "Solver":
+def solver(name: str) -> Solver:
     """The solver of this name in the spelling of `--learner`."""
     return solvers.by_name()[name.replace("-", "_")]
 
@@ -135,8 +128,6 @@ def init_model(what: str, init: Callable[[], State], more: int = 0) -> State:
 
     `what` names it in the message, and `more` is the number of bytes for its training.
     """
-    import jax
-
     leaves = jax.tree.leaves(jax.eval_shape(init))
     needed = more + sum(leaf.size * leaf.dtype.itemsize for leaf in leaves)
     check_memory(f"for {what}", needed)
@@ -145,8 +136,6 @@ def init_model(what: str, init: Callable[[], State], more: int = 0) -> State:
 
 def check_memory(what: str, needed: int) -> None:
     """Raises if the computer has less memory."""
-    from budgetjax import _checks
-
     if needed > (memory := _checks.host_memory()):
         raise MemoryError(
             f"{what}, which needs {needed / 2**30:,.1f} GiB; this computer has "

@@ -3,7 +3,7 @@
 import functools
 import sys
 import types
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import click
@@ -11,10 +11,9 @@ from click.shell_completion import CompletionItem
 
 import budgetjax
 from budgetjax import online, solvers
-from budgetjax.cli.reading import Columns
 
 # The file formats that come with the package, for `--help`, which imports no reader.
-FORMATS = {
+FORMAT_HELP = {
     "csv": "CSV (.csv; .tsv with tabs)",
     "parquet": "Parquet (.parquet)",
     "arrow": "Arrow (.arrow, .feather)",
@@ -27,6 +26,11 @@ Context = click.Context | None
 Decorator = Callable[[Callable], Callable]
 # The value that gives all classes the same weight.
 BALANCED = "balanced"
+# The default penalty of errors in the refit, and of solvers, as in `budgetjax.Solver`.
+PENALTY, SOLVER_PENALTY = 10.0, 1.0
+# The name of standard input and of standard output.
+STANDARD = "-"
+PICTURES = (".png", ".svg", ".pdf")
 # Seconds between two lines of progress.
 SECONDS = 30.0
 TARGET = "Column to predict; LIBSVM text needs none, .npy another file."
@@ -40,7 +44,9 @@ class Numbers(click.ParamType):
     def __init__(self, one: click.ParamType):
         self.one = one
 
-    def convert(self, value: Any, param: Parameter, ctx: Context) -> Any:
+    def convert(
+        self, value: str | list[float], param: Parameter, ctx: Context
+    ) -> list[float]:
         if not isinstance(value, str):
             return value
         values = [self.one.convert(part, param, ctx) for part in value.split(",")]
@@ -57,7 +63,7 @@ class Gamma(click.ParamType):
     def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
         return "[scale|NUMBER]"
 
-    def convert(self, value: Any, param: Parameter, ctx: Context) -> Any:
+    def convert(self, value: str, param: Parameter, ctx: Context) -> float | None:
         return None if value == "scale" else POSITIVE.convert(value, param, ctx)
 
 
@@ -68,9 +74,7 @@ class Setting(click.ParamType):
         self.several = several
         self.name = "name=value[,value...]" if several else "name=value"
 
-    def convert(self, value: Any, param: Parameter, ctx: Context) -> Any:
-        if not isinstance(value, str):
-            return value
+    def convert(self, value: str, param: Parameter, ctx: Context) -> tuple[str, object]:
         name, equals, given = value.partition("=")
         if not (name and equals and given):
             self.fail(f"{value!r} is not NAME=VALUE.", param, ctx)
@@ -103,7 +107,7 @@ class Delimiter(click.ParamType):
 
     name = "character"
 
-    def convert(self, value: Any, param: Parameter, ctx: Context) -> Any:
+    def convert(self, value: str, param: Parameter, ctx: Context) -> str:
         value = "\t" if value in ("tab", "\\t") else value
         if len(value) != 1 or not value.isascii():
             self.fail(f"{value!r} is not one character, or tab.", param, ctx)
@@ -113,36 +117,53 @@ class Delimiter(click.ParamType):
 class Finite(click.FloatRange):
     """A finite float."""
 
-    def convert(self, value: Any, param: Parameter, ctx: Context) -> Any:
+    def convert(self, value: Any, param: Parameter, ctx: Context) -> float:
         number = super().convert(value, param, ctx)
         if number != number or number in (float("inf"), float("-inf")):
             self.fail(f"{value!r} is not a finite number.", param, ctx)
         return number
 
 
-class FileFormat(click.ParamType):
-    """The name of a file format; formats are known only after they are imported."""
+class Shape(click.ParamType):
+    """The height and width of an image, as "28x28"."""
+
+    name = "HEIGHTxWIDTH"
+
+    def convert(self, value: str, param: Parameter, ctx: Context) -> tuple[int, int]:
+        parts = value.lower().split("x")
+        if len(parts) != 2 or not all(part.isdigit() for part in parts):
+            self.fail(f"must be like 28x28, got {value}.", param, ctx)
+        return int(parts[0]), int(parts[1])
+
+
+class Name(click.ParamType):
+    """One of some names, which a program may add to until the value is read."""
 
     name = "name"
 
-    def _choice(self) -> click.Choice[str]:
-        from budgetjax.stream.readers import formats
+    def __init__(self, names: Callable[[], Sequence[str]]):
+        self.names = names
 
-        return click.Choice(formats.names())
-
-    def convert(self, value: Any, param: Parameter, ctx: Context) -> str:
-        return self._choice().convert(value, param, ctx)
+    def convert(self, value: str, param: Parameter, ctx: Context) -> str:
+        return click.Choice(self.names()).convert(value, param, ctx)
 
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        return self._choice().shell_complete(ctx, param, incomplete)
+        return click.Choice(self.names()).shell_complete(ctx, param, incomplete)
+
+
+def format_names() -> tuple[str, ...]:
+    """The names of file formats, which are known only after they are imported."""
+    from budgetjax.stream.readers import formats
+
+    return formats.names()
 
 
 POSITIVE = Finite(min=0, min_open=True)
 AT_LEAST_1 = click.IntRange(min=1)
 # Slots are 32-bit integers, and one is spare.
-BUDGET = click.IntRange(min=1, max=2**31 - 2)
+SLOTS = click.IntRange(min=1, max=2**31 - 2)
 
 
 def combine_options(*options: Decorator) -> Decorator:
@@ -156,14 +177,13 @@ def settings(text: str, *, several: bool = False) -> Decorator:
     """The option for arguments of the learner by name; `text` explains it."""
 
     def unique(
-        ctx: Context, param: Parameter, values: Iterable[tuple[str, Any]]
-    ) -> dict[str, Any]:
-        found: dict[str, Any] = {}
-        for name, value in values:
-            if name in found:
+        ctx: Context, param: Parameter, values: Sequence[tuple[str, object]]
+    ) -> dict[str, object]:
+        names = [name for name, _ in values]
+        for name in names:
+            if names.count(name) > 1:
                 raise click.UsageError(f"--set {name} is given twice.")
-            found[name] = value
-        return found
+        return dict(values)
 
     return click.option(
         "--set",
@@ -173,12 +193,6 @@ def settings(text: str, *, several: bool = False) -> Decorator:
         callback=unique,
         help=f"{text}  [repeatable]",
     )
-
-
-def is_given(name: str) -> bool:
-    """Whether an option of the current command was given on the command line."""
-    source = click.get_current_context().get_parameter_source(name)
-    return source is not click.core.ParameterSource.DEFAULT
 
 
 def output(*ends: str, required: bool = True, text: str) -> Decorator:
@@ -209,12 +223,30 @@ def shows_progress(quiet: bool) -> bool:
 files = click.argument("file", nargs=-1, required=True, metavar="FILE...")
 
 
+class Columns(NamedTuple):
+    """Options for reading a file; `columns` explains them.
+
+    None is the default of the reader.
+    """
+
+    target: str | None = None
+    ignore: tuple[str, ...] = ()
+    weight: str | None = None
+    format: str | None = None
+    delimiter: str | None = None
+    decimal: str | None = None
+    header: bool = True
+    zero_based: bool = False
+    one_hot: tuple[str, ...] = ()
+    missing: str | None = None
+
+
 class TrainOptions(NamedTuple):
     """How `train` and `sweep` learn; None is the default."""
 
     learner: str | None = None
     settings: Mapping[str, Any] = types.MappingProxyType({})
-    budget: int = 100
+    budget: int = online.BUDGET
     gamma: float | None = None
     penalty: float | None = None
     standardise: bool = True
@@ -272,9 +304,9 @@ columns = combine_options(
     ),
     click.option(
         "--format",
-        type=FileFormat(),
+        type=Name(format_names),
         metavar="NAME",
-        help=f"The format, whatever the name of FILE: {', '.join(FORMATS)}.",
+        help=f"The format, whatever the name of FILE: {', '.join(FORMAT_HELP)}.",
     ),
     click.option(
         "--delimiter",
@@ -293,6 +325,7 @@ columns = combine_options(
         is_flag=True,
         flag_value=False,
         default=True,
+        show_default=False,
         help="The CSV file has no header: its columns are 0, 1, ...",
     ),
     click.option(
@@ -302,7 +335,19 @@ columns = combine_options(
 )
 
 
-encoding = combine_options(
+training_rows = combine_options(
+    click.option(
+        "--weight",
+        metavar="COLUMN",
+        help="Column of row weights, at least 0; for .npy another file. 2 "
+        "counts a row twice.",
+    ),
+    click.option(
+        "--class-weight",
+        metavar="balanced|LABEL=W,...",
+        help="Weights of the classes, which multiply row weights; balanced: all "
+        "classes count the same.",
+    ),
     click.option(
         "--one-hot",
         metavar="COLUMN",
@@ -318,58 +363,26 @@ encoding = combine_options(
     ),
 )
 
-weights = combine_options(
-    click.option(
-        "--weight",
-        metavar="COLUMN",
-        help="Column of row weights, at least 0; for .npy another file. 2 "
-        "counts a row twice.",
-    ),
-    click.option(
-        "--class-weight",
-        metavar="balanced|LABEL=W,...",
-        help="Weights of the classes, which multiply row weights; balanced: all "
-        "classes count the same.",
-    ),
-)
-
 
 def online_names() -> tuple[str, ...]:
-    """Online learners in the spelling of `--learner`; names in Python have underscores.
-
-    A learner NAME of this package lies in `budgetjax.online.NAME`.
-    """
-    public = budgetjax.public_modules().items()
-    own = [name for name, module in public if module == f"budgetjax.online.{name}"]
-    return _spell_for_option(*own, *online.registered)
+    """Online learners in the spelling of `--learner`."""
+    return _names("online", names=online.registered)
 
 
 def solver_names() -> tuple[str, ...]:
-    """Solvers in the spelling of `--learner`.
+    """Solvers in the spelling of `--learner`."""
+    return _names("solvers.kernel", "solvers.linear", names=solvers.registered)
 
-    A solver NAME of this package lies in `budgetjax.solvers.FOLDER.NAME`.
-    """
+
+def _names(*packages: str, names: Iterable[str]) -> tuple[str, ...]:
+    """Learners of packages, each in a module of its name, and these, with hyphens."""
     public = budgetjax.public_modules().items()
-    rooms = tuple(f"budgetjax.solvers.{folder}." for folder in ("kernel", "linear"))
-    own = [name for name, at in public if at in [room + name for room in rooms]]
-    return _spell_for_option(*own, *solvers.registered)
-
-
-def _spell_for_option(*names: str) -> tuple[str, ...]:
-    return tuple(name.replace("_", "-") for name in names)
-
-
-class Learner(click.ParamType):
-    """The name of a learner, also of one that a program has registered by now."""
-
-    name = "name"
-
-    def __init__(self, solves: bool):
-        self.solves = solves
-
-    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
-        names = online_names() + (solver_names() if self.solves else ())
-        return click.Choice(names).convert(value, param, ctx)
+    ours = [
+        name
+        for name, module in public
+        if module in [f"budgetjax.{package}.{name}" for package in packages]
+    ]
+    return tuple(name.replace("_", "-") for name in (*ours, *names))
 
 
 def learner(*, solves: bool = False) -> Decorator:
@@ -380,7 +393,7 @@ def learner(*, solves: bool = False) -> Decorator:
     usual = "[default: pegasos with a refit, else arow; regression: sgd]"
     return click.option(
         "--learner",
-        type=Learner(solves),
+        type=Name(lambda: online_names() + (solver_names() if solves else ())),
         metavar="NAME",
         help=f"{text}.  {usual}",
     )
@@ -389,7 +402,6 @@ def learner(*, solves: bool = False) -> Decorator:
 standardise = click.option(
     "--standardise/--no-standardise",
     default=True,
-    show_default=True,
     help="Scale features to mean 0 and deviation 1, as known so far.",
 )
 
@@ -401,7 +413,6 @@ seed = click.option(
     "--seed",
     type=click.IntRange(0, 2**31 - 1),
     default=0,
-    show_default=True,
     help="Seed of random draws.",
 )
 

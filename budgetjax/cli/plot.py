@@ -1,70 +1,35 @@
 """`budgetjax plot`: draws a model."""
 
+import io
 import os
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 import numpy as np
 
+from budgetjax import _checks, plots
 from budgetjax._errors import names_errors
 from budgetjax.cli import options, reading, reports, targets
+from budgetjax.refitting import calibration
+from budgetjax.saving import model_files
+from budgetjax.stream.model import StreamModel
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-FORMATS = (".png", ".svg", ".pdf")
 RESOLUTION = 160
 # The number of points of a reliability curve.
 BINS = 10
-EXAMPLES = """\b
-Examples:
-  budgetjax plot iris.safetensors --output iris.png
-  budgetjax plot small.safetensors large.safetensors --output curves.pdf
-  budgetjax plot digits.safetensors --images 28x28 --output vectors.png
-  budgetjax plot digits.safetensors --test new.csv --output reliability.png
-"""
 
 
-class Shape(click.ParamType):
-    """The height and width of an image, as "28x28"."""
-
-    name = "HEIGHTxWIDTH"
-
-    def convert(
-        self, value: Any, param: options.Parameter, ctx: options.Context
-    ) -> tuple[int, int]:
-        parts = value.lower().split("x") if isinstance(value, str) else value
-        if len(parts) != 2 or not all(str(part).isdigit() for part in parts):
-            self.fail(f"must be like 28x28, got {value}.", param, ctx)
-        return int(parts[0]), int(parts[1])
-
-
-@click.command(epilog=EXAMPLES)
-@click.argument("model", nargs=-1, required=True, metavar="MODEL...")
-@options.output(*FORMATS, text="The .png, .svg or .pdf file.")
-@click.option(
-    "--images",
-    type=Shape(),
-    help="Draw the support vectors as images of this shape.",
-)
-@click.option(
-    "--test",
-    metavar="FILE",
-    help="Draw the reliability of predicted probabilities on FILE.",
-)
 def plot(
     model: tuple[str, ...],
     output: str,
     images: tuple[int, int] | None,
     test: str | None,
 ) -> None:
-    """Draw a picture of MODEL.
-
-    For a model of "budgetjax train": its learning curve. For any model with two
-    features: its decision regions. For several models: their learning curves, in one
-    picture. FILE has the target of the training, and is as for "budgetjax predict".
-    """
+    """Draws a picture of one model or several."""
     if images and len(model) > 1:
         raise click.UsageError("--images is for one MODEL.")
     if images and test:
@@ -76,25 +41,18 @@ def plot(
 
 def draw(output: str, figure: Callable[[], "Figure"]) -> None:
     """Writes a figure of matplotlib in the format of the extension."""
-    import io
-
-    from budgetjax import _checks, plots
-
     with names_errors("plot"):
         matplotlib = _checks.import_optional("matplotlib")
     picture = io.BytesIO()
     with matplotlib.rc_context(plots.STYLE):
         kind = os.path.splitext(output)[1].lower()[1:]
         figure().savefig(picture, format=kind, dpi=RESOLUTION)
-    reports.write(output, [picture.getvalue()])
+    model_files.replace(output, [picture.getvalue()])
 
 
 def _figure(paths: tuple[str, ...], images: tuple[int, int] | None) -> "Figure":
     """Images of support vectors; or learning curves and decision regions."""
     from matplotlib.figure import Figure
-
-    from budgetjax import plots
-    from budgetjax.stream.model import StreamModel
 
     opened_models = [reading.open_model(path) for path in paths]
     first = opened_models[0]
@@ -132,14 +90,11 @@ def _reliability(paths: tuple[str, ...], file: str) -> "Figure":
     """The reliability of probabilities of models on the rows of a file."""
     from matplotlib.figure import Figure
 
-    from budgetjax import plots
-    from budgetjax.refitting import calibration
-
     curves = {}
     for path in paths:
         model = reading.open_model(path)
         reading.check_probabilities("--test", path, model)
-        source = reading.open_rows(model, [file], reading.Columns())
+        source = reading.open_rows(model, [file], options.Columns())
         chances, labels = [], []
         for X, *rest in source:
             if not rest:

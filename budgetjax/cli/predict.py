@@ -2,70 +2,30 @@
 
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import click
 import numpy as np
 
-from budgetjax._errors import names_errors
-from budgetjax.cli import options, reading, reports, targets
+from budgetjax import _progress, models
+from budgetjax.cli import options, reading, reports
 from budgetjax.cli.reading import Model
-
-if TYPE_CHECKING:
-    from budgetjax.stream.batches import Batches
-
-STANDARD_OUTPUT = "-"
-EXAMPLES = """\b
-Examples:
-  budgetjax predict iris.safetensors new.csv --output predicted.csv
-  budgetjax predict iris.safetensors new.csv --scores | head
-  budgetjax predict a9a.safetensors a9a.t --output predicted.txt
-"""
+from budgetjax.cli.targets import Accuracy
+from budgetjax.refitting import calibration
+from budgetjax.saving import model_files
+from budgetjax.stream.batches import Batches
 
 
-@click.command(epilog=EXAMPLES)
-@click.argument("model")
-@options.files
-@options.columns
-@click.option(
-    "--output",
-    "-o",
-    default=STANDARD_OUTPUT,
-    metavar="OUT",
-    help="File for the predictions, one per line.  [default: -, standard output]",
-)
-@click.option(
-    "--scores",
-    is_flag=True,
-    help="Write CSV with a header: the prediction, and the score of every class.",
-)
-@click.option(
-    "--probabilities",
-    is_flag=True,
-    help="Write CSV with a header: the prediction, and the probability of every class.",
-)
-@options.quiet
 def predict(
     model: str,
     file: tuple[str, ...],
-    columns: reading.Columns,
+    columns: options.Columns,
     output: str,
     scores: bool,
     probabilities: bool,
     quiet: bool,
 ) -> None:
-    """Predict the rows of FILE with MODEL.
-
-    MODEL is a file of "budgetjax train", or of budgetjax.save in Python. Columns are
-    matched by name to those of the training, so FILE may have others too. FILE may be
-    several tables, a folder of them, or -, the standard input, with its format in
-    --format.
-
-    If FILE has targets, the accuracy is printed, or for numbers the root mean squared
-    error: on standard output, or on standard error if the predictions go to standard
-    output. The target is the column of the training, or --target.
-    """
-    to_file = output != STANDARD_OUTPUT
+    """Writes the predictions of the rows of files, and prints the accuracy."""
+    to_file = output != options.STANDARD
     reports.check_outputs({"--output": output if to_file else None}, model, *file)
     chosen = reading.open_model(model)
     if scores and chosen.classes is None:
@@ -75,11 +35,12 @@ def predict(
     if probabilities:
         reading.check_probabilities("--probabilities", model, chosen)
     source = reading.open_rows(chosen, file, columns)
-    accuracy = _Accuracy(source.name, chosen, strict=columns.target is not None)
+    strict = columns.target is not None
+    accuracy = Accuracy(source.name, chosen.classes, strict=strict)
     more = "score" if scores else "probability" if probabilities else None
     lines = _lines(chosen, source, accuracy, more, options.shows_progress(quiet))
     if to_file:
-        reports.write(output, (line.encode() for line in lines))
+        model_files.replace(output, (line.encode() for line in lines))
     else:
         for line in lines:
             sys.stdout.write(line)
@@ -87,54 +48,14 @@ def predict(
         click.echo(accuracy.text(), err=not to_file)
 
 
-class _Accuracy:
-    """The errors of predictions, if the targets are known."""
-
-    def __init__(self, file: str, model: Model, strict: bool):
-        self.file, self.model, self.strict = file, model, strict
-        self.rows, self.scored, self.errors = 0, 0, 0.0
-        self.why = ""
-
-    def add(self, predicted: np.ndarray, y: np.ndarray | None) -> None:
-        """Counts rows; an unknown label ends the count, or the run."""
-        first = self.rows
-        self.rows += len(predicted)
-        if y is None or self.why:
-            return
-        classes = self.model.classes
-        try:
-            with names_errors(self.file):
-                targets.check_targets(y, classes, first)
-        except ValueError as error:
-            if self.strict:
-                raise
-            self.why = str(error)
-            return
-        self.scored += len(y)
-        self.errors += targets.sum_errors(predicted, y, regression=classes is None)
-
-    def text(self) -> str:
-        """One line for humans."""
-        rows = reports.with_count(self.rows, "row")
-        if self.why:
-            return f"no accuracy: {self.why}"
-        if not self.scored:
-            return f"predicted: {rows}"
-        if self.model.classes is None:
-            root = np.sqrt(self.errors / self.scored)
-            return f"root mean squared error: {root:.4g}, {rows}"
-        right = self.scored - int(self.errors)
-        share = 100 * right / self.scored
-        return f"accuracy: {share:.2f}% ({right:,} of {rows})"
-
-
 def _lines(
-    model: Model, source: "Batches", accuracy: _Accuracy, more: str | None, shows: bool
+    model: Model,
+    source: Batches,
+    accuracy: Accuracy,
+    more: str | None,
+    shows: bool,
 ) -> Iterator[str]:
     """The output, in pieces; `more` names the numbers after a prediction."""
-    from budgetjax import _progress, models
-    from budgetjax.refitting import calibration
-
     fills = models.imputes_missing(model.model)
     if more is not None and model.classes is not None:
         names = [

@@ -1,63 +1,36 @@
 """Opens the files of commands: tables, and models with the rows for them."""
 
-import contextlib
 import dataclasses
 import os
 import shutil
-import stat
-import sys
 import tempfile
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import click
 import numpy as np
 
+from budgetjax import _checks, models, raw_rows, stream
 from budgetjax._errors import names_errors
+from budgetjax.cli import reports
+from budgetjax.cli.options import STANDARD, Columns
 from budgetjax.cli.reports import join_values, with_count
-
-if TYPE_CHECKING:
-    from budgetjax.models import Labelled
-    from budgetjax.stream.batches import Batches
-    from budgetjax.stream.readers.formats import Format
-
-STANDARD_INPUT = "-"
-# The names of copies of standard input and pipes in messages, by path.
-COPIES: dict[str, str] = {}
+from budgetjax.models import Labelled
+from budgetjax.raw_rows import SparseMatrix
+from budgetjax.refitting import calibration
+from budgetjax.saving import model_files
+from budgetjax.stream.batches import Batches
+from budgetjax.stream.readers import formats
+from budgetjax.stream.readers.columns import split_indicator
 
 # A file, several files, or a folder.
 Path = str | Sequence[str]
 
 
-class Columns(NamedTuple):
-    """Options for reading a file; `options.columns` explains them.
-
-    None is the default of the reader.
-    """
-
-    target: str | None = None
-    ignore: tuple[str, ...] = ()
-    weight: str | None = None
-    format: str | None = None
-    delimiter: str | None = None
-    decimal: str | None = None
-    header: bool = True
-    zero_based: bool = False
-    one_hot: tuple[str, ...] = ()
-    missing: str | None = None
-
-
-def format_of(path: Path, columns: Columns) -> "Format":
-    """The format of a file."""
-    from budgetjax.stream.readers import formats
-
-    return formats.format_of(path, columns.format)
-
-
 def local_paths(paths: Sequence[str], columns: Columns) -> Path:
     """The files of a command line, each of which can be read repeatedly."""
-    found = [copy_pipe(path, columns) for path in paths]
-    return found[0] if len(found) == 1 else found
+    copies = [copy_pipe(path, columns) for path in paths]
+    return copies[0] if len(copies) == 1 else copies
 
 
 def copy_pipe(path: str, columns: Columns) -> str:
@@ -67,34 +40,18 @@ def copy_pipe(path: str, columns: Columns) -> str:
     command.
     """
     name = path
-    if path == STANDARD_INPUT:
+    if path == STANDARD:
         if columns.format is None:
             raise click.UsageError("--format must say what standard input is.")
         name = "standard input"
-    elif not os.path.exists(path) or _is_plain(path):
+    elif not reports.is_special(path):
         return path
     folder = click.get_current_context().with_resource(tempfile.TemporaryDirectory())
     copy = os.path.join(folder, os.path.basename(name))
-    COPIES[copy] = name
-    stdin = contextlib.nullcontext(sys.stdin.buffer)
-    with (
-        stdin if path == STANDARD_INPUT else open(path, "rb") as source,
-        open(copy, "wb") as file,
-    ):
+    reports.COPIES[copy] = name
+    with click.open_file(path, "rb") as source, open(copy, "wb") as file:
         shutil.copyfileobj(source, file)
     return copy
-
-
-def _is_plain(path: str) -> bool:
-    mode = os.stat(path).st_mode
-    return stat.S_ISREG(mode) or stat.S_ISDIR(mode)
-
-
-def restore_names(text: str) -> str:
-    """A message with the names of standard input and pipes instead of their copies."""
-    for copy, name in COPIES.items():
-        text = text.replace(copy, name)
-    return text
 
 
 def open_source(
@@ -105,17 +62,14 @@ def open_source(
     num_features: int | None = None,
     sparse: bool = False,
     text_target: bool | None = None,
-) -> "Batches":
+) -> Batches:
     """A file, or several, as `budgetjax.stream.Batches`.
 
     X has these features in their order; None takes all. Features of LIBSVM text beyond
     `num_features`, which a model has not seen, are left out. `sparse` and `text_target`
     are arguments of the readers.
     """
-    from budgetjax import stream
-    from budgetjax.stream.readers import formats
-
-    file_format = format_of(path, columns)
+    file_format = formats.format_of(path, columns.format)
     takes = file_format.arguments
     given = {
         ("--target", "target"): columns.target,
@@ -130,13 +84,13 @@ def open_source(
     }
     for (option, argument), value in given.items():
         if value and argument not in takes:
+            name = reports.restore_names(display_name(path))
             raise click.UsageError(
-                f"{option} is for {', '.join(formats.names(argument))}, and "
-                f"{restore_names(display_name(path))} is taken for {file_format.name}; "
-                "--format names another."
+                f"{option} is for {', '.join(formats.names(argument))}, and {name} is "
+                f"taken for {file_format.name}; --format names another."
             )
     arguments = {name: value for (_, name), value in given.items() if value}
-    if "features" in takes and features is None and (columns.ignore or columns.one_hot):
+    if features is None and (columns.ignore or columns.one_hot):
         features = _features(path, columns)
     if not columns.header:
         arguments["header"] = False
@@ -151,7 +105,7 @@ def open_source(
     }
     arguments |= {name: value for name, value in own.items() if name in takes}
     source = stream.read(path, format=columns.format, **arguments)
-    return dataclasses.replace(source, name=restore_names(source.name))
+    return dataclasses.replace(source, name=reports.restore_names(source.name))
 
 
 def display_name(path: Path) -> str:
@@ -163,14 +117,13 @@ def _features(path: Path, columns: Columns) -> list[str]:
     """All columns except ignored ones; one-hot columns end in `=`."""
     plain = columns._replace(ignore=(), one_hot=())
     known = open_source(path, plain).feature_names or ()
-    named = {"--ignore": columns.ignore, "--one-hot": columns.one_hot}
-    for option, chosen in named.items():
-        for name in chosen:
-            if name not in known:
-                raise ValueError(
-                    f"{display_name(path)}: {option} must be among the columns "
-                    f"{join_values(known)}, got {name}"
-                )
+    named = [("--ignore", name) for name in columns.ignore]
+    for option, name in (*named, *(("--one-hot", name) for name in columns.one_hot)):
+        if name not in known:
+            raise ValueError(
+                f"{display_name(path)}: {option} must be among the columns "
+                f"{join_values(known)}, got {name}"
+            )
     kept = (name for name in known if name not in columns.ignore)
     return [f"{name}=" if name in columns.one_hot else name for name in kept]
 
@@ -198,31 +151,27 @@ def open_for_model(
     features: Sequence[str] | None,
     num_features: int,
     **more: Any,
-) -> "Batches":
+) -> Batches:
     """A file with the columns of a model, matched by name if both have names.
 
     `more` are arguments of `open_source`.
     """
-    if columns.ignore or not format_of(path, columns).has_columns:
+    if columns.ignore or not formats.format_of(path, columns.format).has_columns:
         features = None
     if features is not None:
         # Features are matched by name, whatever other columns exist.
         columns = columns._replace(weight=None)
     if features is not None and columns.header:
-        from budgetjax import inputs
-        from budgetjax.stream.readers.columns import split_indicator
-
         known = column_names(path, columns)
         plain = [name for name in features if split_indicator(name, known) is None]
         with names_errors(display_name(path)):
-            inputs.check_columns(plain, known)
+            raw_rows.check_columns(plain, known)
     source = open_source(
         path, columns, features=features, num_features=num_features, **more
     )
     if source.num_features != num_features:
-        hint = ""
-        if source.feature_names is not None:
-            hint = "; --target and --ignore name those that are none"
+        named = source.feature_names is not None
+        hint = "; --target and --ignore name those that are none" * named
         raise ValueError(
             f"{display_name(path)}: must have {with_count(num_features, 'feature')}, "
             f"as the model, got {source.num_features}{hint}"
@@ -230,11 +179,9 @@ def open_for_model(
     return source
 
 
-def check_finite(source: "Batches", X: Any, first_row: int, fills: bool) -> None:
+def check_finite(source: Batches, X: Any, first_row: int, fills: bool) -> None:
     """Raises if rows are not finite, except for gaps that a model fills."""
-    from budgetjax import _checks
-
-    if hasattr(X, "tocsr"):
+    if isinstance(X, SparseMatrix):
         # A model checks sparse rows.
         return
     rows = np.where(np.isnan(X), 0, X) if fills else X
@@ -242,9 +189,19 @@ def check_finite(source: "Batches", X: Any, first_row: int, fills: bool) -> None
         _checks.check_finite(rows, first_row, source.feature_names)
 
 
+def open_examples(
+    files: Sequence[str], columns: Columns, *, regression: bool, sparse: bool = False
+) -> Batches:
+    """Files to learn from, after a check that their target is known."""
+    path = local_paths(files, columns)
+    check_target(path, columns)
+    text = False if regression else None
+    return open_source(path, columns, sparse=sparse, text_target=text)
+
+
 def check_target(path: Path, columns: Columns) -> None:
     """Raises if a file needs a named target and none is given."""
-    file_format = format_of(path, columns)
+    file_format = formats.format_of(path, columns.format)
     if columns.target is not None or "target" not in file_format.arguments:
         return
     what = f"in which {' or '.join(file_format.endings)} file what"
@@ -267,7 +224,7 @@ class Model(NamedTuple):
     """
 
     value: Any
-    model: "Labelled"
+    model: Labelled
     classes: np.ndarray | None
     num_features: int
     target: str | None
@@ -275,9 +232,6 @@ class Model(NamedTuple):
 
 def open_model(path: str) -> Model:
     """Loads a model of any kind that predicts."""
-    from budgetjax import models
-    from budgetjax.saving import model_files
-
     value, notes = model_files.read(path)
     # An estimator holds its fitted model.
     model = models.as_labelled(getattr(value, "model_", value))
@@ -287,46 +241,36 @@ def open_model(path: str) -> Model:
     return Model(value, model, classes, num_features, target)
 
 
-def open_rows(model: Model, files: Sequence[str], columns: Columns) -> "Batches":
+def open_rows(model: Model, files: Sequence[str], columns: Columns) -> Batches:
     """The rows of files for a model, as `budgetjax.stream.Batches`.
 
     The target is that of the training if the file has this column and no other is
     named.
     """
-    from budgetjax import models
-
     path = local_paths(files, columns)
     if (
         columns.target is None
         and model.target not in (None, *columns.ignore)
-        and format_of(path, columns).has_columns
+        and formats.format_of(path, columns.format).has_columns
         and model.target in column_names(path, columns)
     ):
         columns = columns._replace(target=model.target)
     if models.imputes_missing(model.model):
         columns = columns._replace(missing="mean")
+    linear = isinstance(models.unwrap(model.model), models.LinearModel)
     return open_for_model(
         *(path, columns, model.model.feature_names, model.num_features),
-        sparse=_takes_sparse(model.model),
+        # Scaled rows are dense.
+        sparse=linear and model.model.scaling is None,
         text_target=is_text_target(model.classes),
     )
 
 
 def check_probabilities(option: str, path: str, model: Model) -> None:
     """Rejects models without probabilities before a row is read."""
-    from budgetjax.refitting import calibration
-
     if model.classes is None:
         raise click.UsageError(f"{option}: {path} predicts numbers.")
     if calibration.factor_of(model.model) is None:
         raise click.UsageError(
             f"{option}: {path} is not calibrated, as models of --refit are."
         )
-
-
-def _takes_sparse(model: "Labelled") -> bool:
-    """Whether a `Labelled` scores sparse rows without making them dense."""
-    from budgetjax import models
-
-    linear = isinstance(models.unwrap(model), models.LinearModel)
-    return linear and model.scaling is None

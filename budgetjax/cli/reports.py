@@ -9,6 +9,9 @@ from collections.abc import Iterable, Sequence
 import click
 import numpy as np
 
+# The names of copies of standard input and pipes in messages, by path.
+COPIES: dict[str, str] = {}
+
 
 def check_outputs(outputs: dict[str, str | None], *inputs: str | None) -> None:
     """Raises before the work starts if these files cannot be written.
@@ -23,7 +26,7 @@ def check_outputs(outputs: dict[str, str | None], *inputs: str | None) -> None:
         if real in taken:
             raise click.UsageError(f"{option}: {path} is also another file of the run.")
         taken[real] = path
-        if _is_special(real):
+        if is_special(real):
             continue
         folder = os.path.dirname(real)
         if not os.path.isdir(folder):
@@ -32,13 +35,6 @@ def check_outputs(outputs: dict[str, str | None], *inputs: str | None) -> None:
             raise ValueError(f"{option} {path}: must be a file, got a folder")
         if not os.access(folder, os.W_OK):
             raise ValueError(f"{option} {path}: the folder {folder} is not writable")
-
-
-def write(path: str, parts: Iterable[bytes]) -> None:
-    """Writes a file atomically, or a device or a pipe piece by piece."""
-    from budgetjax.saving import model_files
-
-    model_files.replace(path, parts)
 
 
 def echo(text: str, *, err: bool = False) -> None:
@@ -51,9 +47,16 @@ def echo(text: str, *, err: bool = False) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
-def _is_special(path: str) -> bool:
+def is_special(path: str) -> bool:
     """Whether the path is a device, such as /dev/null, or a pipe."""
     return os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path))
+
+
+def restore_names(text: str) -> str:
+    """A message with the names of standard input and pipes instead of their copies."""
+    for copy, name in COPIES.items():
+        text = text.replace(copy, name)
+    return text
 
 
 def format_line(name: str, text: str) -> str:

@@ -1,22 +1,29 @@
 """`budgetjax train` with a solver, which holds the complete file in memory."""
 
 import inspect
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 import numpy as np
+from scipy.sparse import csr_array, vstack
 
+from budgetjax import scaling
 from budgetjax._errors import names_errors
 from budgetjax.cli import learners, options, reading, reports, targets
 from budgetjax.cli.learners import Job
+from budgetjax.kernels import RBF
+from budgetjax.models import Labelled
+from budgetjax.raw_rows import SparseMatrix
+from budgetjax.scaling import Scaling
+from budgetjax.solvers.one_versus_rest import (
+    CLASSIFIER_DEFAULTS,
+    combine_models,
+    convergence_warning,
+    one_versus_rest,
+)
+from budgetjax.solvers.solver import Solver
+from budgetjax.stream.batches import cast_numbers
 
-if TYPE_CHECKING:
-    from budgetjax.models import Labelled
-    from budgetjax.scaling import Scaling
-    from budgetjax.solvers.solver import Solver
-
-# The penalty of errors, as in `budgetjax.Solver`.
-PENALTY = 1.0
 # Arguments of solvers that are not settings.
 OWN = (
     *("X", "y", "kernel", "weight", "rows"),
@@ -26,16 +33,8 @@ OWN = (
 BYTES = 16
 
 
-def train(job: Job) -> "Labelled":
+def train(job: Job) -> Labelled:
     """Trains with a solver: one model for two classes, otherwise one per class."""
-    from budgetjax import kernels
-    from budgetjax.models import Labelled
-    from budgetjax.solvers.one_versus_rest import (
-        combine_models,
-        convergence_warning,
-        one_versus_rest,
-    )
-
     assert job.training.learner is not None, "the usual ones are online"
     solver = learners.solver(job.training.learner)
     arguments = _arguments(job.training, solver)
@@ -43,13 +42,10 @@ def train(job: Job) -> "Labelled":
     job.say_data()
     if not solver.linear:
         gamma = job.training.gamma or job.default_gamma(X, scaled=True)
-        arguments["kernel"] = kernels.RBF(gamma)
+        arguments["kernel"] = RBF(gamma)
         job.say("kernel", f"Gaussian, gamma {gamma:.4g}")
-    shown = [
-        f", {name} {arguments[name]:g}"
-        for name in ("budget", "penalty")
-        if name in arguments
-    ]
+    shown = [name for name in ("budget", "penalty") if name in arguments]
+    shown = [f", {name} {arguments[name]:g}" for name in shown]
     job.say_learner(solver.name, "".join(shown))
     job.say("read", f"{reports.with_count(len(y), 'row')}, all of them in memory")
     classes = job.about.labels
@@ -78,17 +74,20 @@ def check(learner: str) -> None:
     refused = ["epochs", "refit", "metric", "checkpoint", "regression"]
     refused += [name for name in ("budget", "penalty") if name not in takes]
     refused += ["gamma"] if solver.linear else []
+    source_of = click.get_current_context().get_parameter_source
     for name in refused:
-        if options.is_given(name):
+        if source_of(name) is not click.core.ParameterSource.DEFAULT:
             raise click.UsageError(f"--{name} is not for --learner {learner}.")
 
 
-def _arguments(training: options.TrainOptions, solver: "Solver") -> dict[str, Any]:
+def _arguments(training: options.TrainOptions, solver: Solver) -> dict[str, Any]:
     """The arguments of `solve` except the training set."""
-    from budgetjax.solvers.one_versus_rest import CLASSIFIER_DEFAULTS
-
     takes = inspect.signature(solver.init).parameters
-    free = [*(name for name in takes if name not in OWN), "tolerance", "max_steps"]
+    free = [
+        *(name for name in takes if name not in OWN),
+        "tolerance",
+        "max_steps",
+    ]
     for name, given in training.settings.items():
         if name not in free:
             raise click.UsageError(
@@ -100,23 +99,20 @@ def _arguments(training: options.TrainOptions, solver: "Solver") -> dict[str, An
     if "budget" in takes:
         arguments["budget"] = training.budget
     if "penalty" in takes:
-        arguments["penalty"] = training.penalty or PENALTY
+        arguments["penalty"] = training.penalty or options.SOLVER_PENALTY
     return arguments
 
 
-def _read_all(job: Job) -> tuple[Any, np.ndarray, np.ndarray | None, "Scaling | None"]:
+def _read_all(job: Job) -> tuple[Any, np.ndarray, np.ndarray | None, Scaling | None]:
     """All scaled rows, their targets and weights, and the scaling."""
-    from budgetjax import scaling
-    from budgetjax.stream.batches import cast_numbers
-
     source, row, parts = job.source, 0, []
     known = None
     if job.training.standardise:
-        known = scaling.Scaling.empty(source.num_features, fills=job.fills)
+        known = Scaling.empty(source.num_features, fills=job.fills)
     for X, y, *weight in source:
         with names_errors(source.name):
             targets.check_targets(y, job.about.labels, row)
-            if not hasattr(X, "tocsr"):
+            if not isinstance(X, SparseMatrix):
                 rows = max(row + len(y), job.about.rows or 0)
                 what = f"for all rows of {source.name}"
                 sparse = learners.takes_sparse(job.training.learner)
@@ -134,9 +130,7 @@ def _read_all(job: Job) -> tuple[Any, np.ndarray, np.ndarray | None, "Scaling | 
         row += len(y)
     rows, y, *weight = zip(*parts, strict=True)
     y, *weight = (np.concatenate(arrays) for arrays in (y, *weight))
-    if hasattr(rows[0], "tocsr"):
-        from scipy.sparse import csr_array, vstack
-
+    if isinstance(rows[0], SparseMatrix):
         X = csr_array(vstack(rows))
     else:
         X = np.concatenate([X if known is None else known.apply(X) for X in rows])

@@ -3,29 +3,28 @@
 import dataclasses
 import functools
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from budgetjax.cli import learners, reports, targets
+from budgetjax.cli import learners, options, reports, targets
 from budgetjax.cli.learners import Job
+from budgetjax.kernels import RBF, Mapped
+from budgetjax.online.algorithm import Algorithm
+from budgetjax.refitting.refit import refit
+from budgetjax.stream.batches import rows_per_batch
+from budgetjax.stream.fit import fit_stream
+from budgetjax.stream.model import StreamModel
+from budgetjax.stream.reservoir import default_size
 
-if TYPE_CHECKING:
-    from budgetjax.online.algorithm import Algorithm
-    from budgetjax.stream.model import StreamModel
-
-# The penalty of errors in the refit.
-PENALTY = 10.0
 # Points of the learning curve of a small file, and the minimum number of rows per
 # point: the first rows determine the scaling.
 POINTS = 100
 MIN_ROWS = 256
 
 
-def train(job: Job) -> "StreamModel":
+def train(job: Job) -> StreamModel:
     """Trains on a stream and refits; Ctrl-C tells how to continue."""
-    from budgetjax import kernels
-
     source, about, training = job.source, job.about, job.training
     chosen = job.choice(refits=training.refit)
     gamma, budget = training.gamma, training.budget
@@ -34,7 +33,7 @@ def train(job: Job) -> "StreamModel":
         gamma = job.default_gamma(first)
     empty = functools.partial(
         chosen.algorithm.init,
-        kernels.RBF(gamma),
+        RBF(gamma),
         num_features=source.num_features,
         budget=budget,
         **chosen.arguments,
@@ -60,19 +59,15 @@ def train(job: Job) -> "StreamModel":
         if training.refit:
             fitted = _refit(job, fitted, chosen.refit_loss)
     except KeyboardInterrupt as interrupt:
-        how = "nothing is written; --checkpoint FILE lets a run go on"
-        if training.checkpoint is not None:
-            how = f"the same command goes on from {training.checkpoint}"
+        how = f"the same command goes on from {training.checkpoint}"
+        if training.checkpoint is None:
+            how = "nothing is written; --checkpoint FILE lets a run go on"
         raise KeyboardInterrupt(how) from interrupt
     return fitted
 
 
-def _fit_stream(job: Job, algorithm: "Algorithm", state: Any) -> "StreamModel":
+def _fit_stream(job: Job, algorithm: Algorithm, state: Any) -> StreamModel:
     """The model after the stream; several epochs form one longer stream."""
-    from budgetjax.stream.batches import rows_per_batch
-    from budgetjax.stream.fit import fit_stream
-    from budgetjax.stream.reservoir import default_size
-
     source, rows, epochs = job.source, job.about.rows, job.training.epochs
 
     def read() -> Iterator[tuple[np.ndarray, ...]]:
@@ -100,23 +95,20 @@ def _fit_stream(job: Job, algorithm: "Algorithm", state: Any) -> "StreamModel":
     )
 
 
-def _refit(job: Job, fitted: "StreamModel", loss: Any) -> "StreamModel":
+def _refit(job: Job, fitted: StreamModel, loss: Any) -> StreamModel:
     """The model after a refit."""
-    from budgetjax.refitting.refit import refit
-
     # If no row has changed the model, the zero model stays.
     if int(fitted.state.expansion.num_active):
         fitted = refit(
             fitted,
             job.source,
             loss=loss,
-            penalty=job.training.penalty or PENALTY,
+            penalty=job.training.penalty or options.PENALTY,
             learn_metric="auto" if job.training.metric else False,
             calibrate=job.about.labels is not None,
             progress=job.progress,
         )
     if job.training.metric:
-        none = "left out, as it is not better"
-        matrix = getattr(fitted.state.kernel, "matrix", None)
-        job.say("metric", none if matrix is None else "learned")
+        learned = isinstance(fitted.state.kernel, Mapped)
+        job.say("metric", "learned" if learned else "left out, as it is not better")
     return fitted

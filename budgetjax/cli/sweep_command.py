@@ -5,82 +5,33 @@ import dataclasses
 import os
 from typing import TYPE_CHECKING, Any
 
-import click
+import jax
 import numpy as np
+from jaxtyping import Array
 
+from budgetjax import models, plots
 from budgetjax._errors import names_errors
 from budgetjax.cli import options, reading, reports, streaming, targets
 from budgetjax.cli.learners import Job
-from budgetjax.cli.plot import FORMATS, draw
+from budgetjax.cli.plot import draw
+from budgetjax.kernels import RBF
+from budgetjax.online import sweeps
+from budgetjax.online.sweeps import Table
+from budgetjax.saving import model_files
+from budgetjax.scaling import Scaling
+from budgetjax.stream.batches import Batches
 
 if TYPE_CHECKING:
-    from jaxtyping import Array
     from matplotlib.figure import Figure
-
-    from budgetjax.online.sweeps import Table
-    from budgetjax.stream.batches import Batches
 
 # The values of gamma to try, as multiples of the default of `train`.
 MULTIPLES = (0.25, 0.5, 1.0, 2.0, 4.0)
 ERROR, ROOT = "progressive error (%)", "root mean squared error"
-EXAMPLES = """\b
-Examples:
-  budgetjax sweep iris.csv --target species
-  budgetjax sweep a9a.libsvm --gamma 0.01,0.03,0.1 --budget 50,100,200
-  budgetjax sweep large.csv --target y --learner pegasos \\
-    --set regularization=1e-3,1e-4,1e-5 --rows 50000 --output large.png
-  budgetjax sweep houses.csv --target price --regression --model houses.safetensors
-"""
 
 
-@click.command(epilog=EXAMPLES)
-@options.files
-@options.columns
-@options.weights
-@options.encoding
-@click.option(
-    *("--gamma", "gammas"),
-    type=options.Numbers(options.POSITIVE),
-    help="Gamma of the kernel.  [default: 1/4, 1/2, 1, 2 and 4 times that of train]",
-)
-@click.option(
-    *("--budget", "budgets"),
-    type=options.Numbers(options.BUDGET),
-    default="100",
-    show_default=True,
-    help="Maximum number of support vectors.",
-)
-@options.learner()
-@options.settings(
-    "Values of an argument of the learner, such as regularization=1e-3,1e-4.",
-    several=True,
-)
-@options.standardise
-@click.option(
-    "--rows",
-    type=options.AT_LEAST_1,
-    default=100_000,
-    show_default=True,
-    help="Learn from this number of first rows of FILE; they must fit into memory.",
-)
-@options.regression
-@click.option(
-    "--model",
-    "-m",
-    metavar="OUT",
-    help="Train the best combination as train does, on all rows of FILE.",
-)
-@options.output(
-    *(".csv", *FORMATS),
-    required=False,
-    text="The table as .csv, or its picture as .png, .svg or .pdf.",
-)
-@options.seed
-@options.quiet
-@options.training
 def sweep(
     file: tuple[str, ...],
-    columns: reading.Columns,
+    columns: options.Columns,
     training: options.TrainOptions,
     gammas: list[float] | None,
     budgets: list[int],
@@ -88,23 +39,13 @@ def sweep(
     model: str | None,
     output: str | None,
 ) -> None:
-    """Try all combinations of hyperparameters on FILE.
-
-    Every combination is a model that learns the rows one by one, all models at the same
-    time. The table is sorted by the progressive error, the rate of mistakes on rows
-    before they are learned, or for numbers the root mean squared error. The best model
-    comes first.
-    """
+    """Tries all combinations of hyperparameters, and writes the table and the best."""
     training.check(columns)
     regression, quiet = training.regression, training.quiet
     shown = reports.join_values([os.path.basename(one) for one in file])
     notes = {"file": shown, "target": columns.target, "refit": True}
     reports.check_outputs({"--output": output, "--model": model}, *file)
-    path = reading.local_paths(file, columns)
-    reading.check_target(path, columns)
-    source = reading.open_source(
-        path, columns, text_target=False if regression else None
-    )
+    source = reading.open_examples(file, columns, regression=regression)
     batch, whole = _first_rows(source, rows)
     first = dataclasses.replace(
         source, read=lambda: iter([batch]), read_targets=lambda: iter([batch[1]])
@@ -115,9 +56,7 @@ def sweep(
     if not quiet:
         number = f"{len(batch[1]):,} rows"
         read = number if whole else f"the first {number} (--rows)"
-        what = "numbers"
-        if about.labels is not None:
-            what = f"{len(about.labels)} classes"
+        what = "numbers" if about.labels is None else f"{len(about.labels)} classes"
         reports.echo(f"{source.name}: {read}, {what}, {name}\n")
         reports.echo(str(table))
     if model is not None:
@@ -132,14 +71,13 @@ def sweep(
         if not quiet:
             reports.echo("")
         fitted = streaming.train(Job.of(source, about, columns, training))
-        from budgetjax.saving import model_files
-
         model_files.write(model, fitted, notes)
         job.say("model", model)
     if output is None:
         return
     if output.lower().endswith(".csv"):
-        reports.write(output, [reports.as_csv([table.names, *table.rows]).encode()])
+        text = reports.as_csv([table.names, *table.rows])
+        model_files.replace(output, [text.encode()])
         return
     title = f"{source.name}: {name}, {reports.with_count(len(batch[1]), 'row')}"
     draw(output, lambda: _figure(table, axes, title, regression))
@@ -147,7 +85,7 @@ def sweep(
 
 def _run_grid(
     job: Job, gamma: list[float] | None, budget: list[int]
-) -> tuple[str, list[str], "Table"]:
+) -> tuple[str, list[str], Table]:
     """The learner, the names of the swept hyperparameters, and the table of results."""
     about, settings = job.about, job.training.settings
     X, y, *weight = next(job.source.read())
@@ -159,11 +97,6 @@ def _run_grid(
         gamma = [float(f"{multiple * usual:.4g}") for multiple in MULTIPLES]
 
     _use_all_cores()
-    from budgetjax import kernels, models
-    from budgetjax.online.sweeps import grid as grid_of
-    from budgetjax.online.sweeps import sweep as run
-    from budgetjax.scaling import Scaling
-
     coded = models.Labelled(None, classes=about.labels, intercept=about.mean)
     with names_errors(job.source.name):
         if job.training.standardise:
@@ -171,9 +104,9 @@ def _run_grid(
             X = scaling.updated(scaling.filled(X)).apply(X)
         y = models.encode_targets(coded, y)
 
-    def init(gamma: "Array", budget: "Array", **more: "Array") -> Any:
+    def init(gamma: Array, budget: Array, **more: Array) -> Any:
         return choice.algorithm.init(
-            kernels.RBF(gamma),
+            RBF(gamma),
             num_features=X.shape[1],
             budget=budget,
             capacity=capacity,
@@ -182,14 +115,9 @@ def _run_grid(
         )
 
     capacity = max(budget)
-    grid = grid_of(gamma=gamma, budget=budget, **swept)
-    result = run(
-        choice.algorithm,
-        grid.init(init),
-        X,
-        y,
-        weight=weight[0] if weight else None,
-    )
+    grid = sweeps.grid(gamma=gamma, budget=budget, **swept)
+    weights = weight[0] if weight else None
+    result = sweeps.sweep(choice.algorithm, grid.init(init), X, y, weight=weights)
     error = np.asarray(result.error)
     table = grid.table(
         error=np.sqrt(error) if about.labels is None else error,
@@ -199,23 +127,19 @@ def _run_grid(
 
 
 def _figure(
-    table: "Table", axes: list[str], title: str, regression: bool = False
+    table: Table, axes: list[str], title: str, regression: bool = False
 ) -> "Figure":
     """The error by two of the swept hyperparameters."""
     from matplotlib.figure import Figure
-
-    from budgetjax import plots
 
     columns = dict(zip(table.names, zip(*table.rows, strict=True), strict=True))
     swept = [name for name in axes if len(set(columns[name])) > 1] or axes[:1]
     label, factor = (ROOT, 1) if regression else (ERROR, 100)
     if len(swept) > 2:
         label += f", best over {', '.join(swept[2:])}"
-    percent = [
-        [*row, factor * error]
-        for row, error in zip(table.rows, columns["error"], strict=True)
-    ]
-    table = table._replace(names=(*table.names, label), rows=percent)
+    errors = zip(table.rows, columns["error"], strict=True)
+    rows = [[*row, factor * error] for row, error in errors]
+    table = table._replace(names=(*table.names, label), rows=rows)
     figure = Figure(figsize=(5.2, 3.9), layout="constrained")
     panel = figure.subplots()
     # The second on the x axis, the first on the y axis; a single one gives a line.
@@ -224,7 +148,7 @@ def _figure(
     return figure
 
 
-def _first_rows(source: "Batches", rows: int) -> tuple[tuple[np.ndarray, ...], bool]:
+def _first_rows(source: Batches, rows: int) -> tuple[tuple[np.ndarray, ...], bool]:
     """The first rows of a file as one batch, and whether they are all its rows."""
     parts, held = [], 0
     for part in source:
@@ -240,8 +164,6 @@ def _first_rows(source: "Batches", rows: int) -> tuple[tuple[np.ndarray, ...], b
 
 def _use_all_cores() -> None:
     """Gives JAX one device per CPU core, unless it has been used already."""
-    import jax
-
     allowed = getattr(os, "sched_getaffinity", None)
     cores = (os.cpu_count() or 1) if allowed is None else len(allowed(0))
     with contextlib.suppress(RuntimeError):

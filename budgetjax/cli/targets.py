@@ -5,7 +5,7 @@ import contextlib
 import dataclasses
 import types
 from collections.abc import Generator, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import click
 import numpy as np
@@ -13,9 +13,10 @@ import numpy as np
 from budgetjax._errors import ArgumentError, names_errors
 from budgetjax.cli import reports
 from budgetjax.cli.options import BALANCED
-
-if TYPE_CHECKING:
-    from budgetjax.stream.batches import Batches
+from budgetjax.labels import encode_labels
+from budgetjax.scaling import Scaling
+from budgetjax.stream import batches
+from budgetjax.stream.batches import Batches
 
 # More distinct numbers are probably targets of a regression.
 MANY_CLASSES = 100
@@ -40,10 +41,8 @@ class TargetSummary(NamedTuple):
     counts: Mapping[Any, int] = types.MappingProxyType({})
 
 
-def read_targets(source: "Batches") -> Generator[np.ndarray, None, None]:
+def read_targets(source: Batches) -> Generator[np.ndarray, None, None]:
     """The y of all batches; raises if there is none."""
-    from budgetjax.stream import batches
-
     rows = 0
     for y in batches.iterate_targets(source):
         rows += len(y)
@@ -53,23 +52,18 @@ def read_targets(source: "Batches") -> Generator[np.ndarray, None, None]:
 
 
 def summarise_targets(
-    source: "Batches", *, regression: bool = False, classes: str | None = None
+    source: Batches, *, regression: bool = False, classes: str | None = None
 ) -> TargetSummary:
     """Makes one pass over the targets, unless the classes are given."""
-    if regression:
-        return _summarise_numbers(source)
     if classes is not None:
         labels = _parse_classes(source, classes)
-        return TargetSummary(
-            labels, source.num_rows, reports.join_values(labels.tolist())
-        )
-    return _summarise_classes(source)
+        text = reports.join_values(labels.tolist())
+        return TargetSummary(labels, source.num_rows, text)
+    return _summarise_numbers(source) if regression else _summarise_classes(source)
 
 
-def _summarise_numbers(source: "Batches") -> TargetSummary:
+def _summarise_numbers(source: Batches) -> TargetSummary:
     """The summary of the targets of a regression."""
-    from budgetjax.scaling import Scaling
-
     scaling, rows = Scaling.empty(1), 0
     for y in read_targets(source):
         with names_errors(source.name):
@@ -81,15 +75,12 @@ def _summarise_numbers(source: "Batches") -> TargetSummary:
         raise ValueError(
             f"{source.name}: y must have more than one value, got {mean:g} in all rows"
         )
-    return TargetSummary(
-        None, rows, f"mean {mean:.4g}, deviation {deviation:.4g}", mean=mean
-    )
+    text = f"mean {mean:.4g}, deviation {deviation:.4g}"
+    return TargetSummary(None, rows, text, mean=mean)
 
 
-def _summarise_classes(source: "Batches") -> TargetSummary:
+def _summarise_classes(source: Batches) -> TargetSummary:
     """The classes, and the number of rows of each."""
-    from budgetjax import stream
-
     counts: collections.Counter = collections.Counter()
     changes = 0
 
@@ -101,7 +92,7 @@ def _summarise_classes(source: "Batches") -> TargetSummary:
             changes += int(np.count_nonzero(y[1:] != y[:-1]))
             yield y
 
-    found = stream.labels(dataclasses.replace(source, read_targets=count_targets))
+    found = batches.labels(dataclasses.replace(source, read_targets=count_targets))
     rows = counts.total()
     if len(found) < 2:
         raise ValueError(
@@ -123,25 +114,26 @@ def _summarise_classes(source: "Batches") -> TargetSummary:
             "order, so shuffle the file"
         )
     words = [f"{reports.format_label(one)} ({counts[one]:,})" for one in found.tolist()]
-    return TargetSummary(
-        found, rows, reports.join_values(words), warning, counts=counts
-    )
+    text = reports.join_values(words)
+    return TargetSummary(found, rows, text, warning, counts=counts)
 
 
-def _parse_classes(source: "Batches", text: str) -> np.ndarray:
+def _parse_classes(source: Batches, text: str) -> np.ndarray:
     """The labels of a comma-separated list, in the type of the file's labels."""
     words: list[Any] = [word.strip() for word in text.split(",")]
     with contextlib.closing(read_targets(source)) as found:
         kind = next(found).dtype.kind
+    parse, what = {
+        "b": (
+            lambda word: {"true": True, "false": False}[word.lower()],
+            "true and false",
+        ),
+        "i": (int, "whole numbers"),
+        "f": (float, "numbers"),
+    }.get(kind, (str, "text"))
     try:
-        if kind == "b":
-            words = [{"true": True, "false": False}[word.lower()] for word in words]
-        elif kind not in "UO":
-            number = int if kind == "i" else float
-            words = [number(word) for word in words]
+        words = [parse(word) for word in words]
     except (KeyError, ValueError, OverflowError) as error:
-        what = "true and false" if kind == "b" else "numbers"
-        what = "whole numbers" if kind == "i" else what
         raise ValueError(
             f"{source.name}: --classes must be {what}, as the target is, got {text}"
         ) from error
@@ -155,19 +147,13 @@ def _parse_classes(source: "Batches", text: str) -> np.ndarray:
 def check_targets(y: np.ndarray, classes: np.ndarray | None, row: int) -> None:
     """Raises if targets are not among the classes, or not finite if there are none."""
     if classes is not None:
-        good, expected = (
-            np.isin(y, classes),
-            f"one of {reports.join_values(classes.tolist())}",
-        )
-    else:
-        is_text = y.dtype.kind in "UO"
-        good = np.zeros(len(y), bool) if is_text else np.isfinite(y)
-        expected = "finite numbers"
+        encode_labels(classes, y, row)
+        return
+    good = np.zeros(len(y), bool) if y.dtype.kind in "UO" else np.isfinite(y)
     if not np.all(good):
         bad = int(np.argmin(good))
-        raise ArgumentError(
-            "y", f"be {expected}", f"{reports.format_label(y[bad])} in row {row + bad}"
-        )
+        got = f"{reports.format_label(y[bad])} in row {row + bad}"
+        raise ArgumentError("y", "be finite numbers", got)
 
 
 def format_error(error: float, regression: bool) -> str:
@@ -177,30 +163,62 @@ def format_error(error: float, regression: bool) -> str:
     return f"{100 * error:.2f}%"
 
 
-def sum_errors(predicted: np.ndarray, y: np.ndarray, *, regression: bool) -> float:
-    """The number of mistakes, or the sum of squared errors."""
-    if regression:
-        away = np.asarray(predicted, np.float64) - y
-        return float(away @ away)
-    return float(np.count_nonzero(np.asarray(predicted) != y))
+class Accuracy:
+    """The errors of predictions on a file, if its targets are known.
+
+    An unknown label ends the count, or if it is `strict` the run.
+    """
+
+    def __init__(self, file: str, classes: np.ndarray | None, *, strict: bool = True):
+        self.file, self.classes, self.strict = file, classes, strict
+        self.rows, self.scored, self.errors = 0, 0, 0.0
+        self.why = ""
+
+    def add(self, predicted: np.ndarray, y: np.ndarray | None) -> None:
+        """Counts rows, and mistakes or squared errors."""
+        first = self.rows
+        self.rows += len(predicted)
+        if y is None or self.why:
+            return
+        try:
+            with names_errors(self.file):
+                check_targets(y, self.classes, first)
+        except ValueError as error:
+            if self.strict:
+                raise
+            self.why = str(error)
+            return
+        self.scored += len(y)
+        if self.classes is None:
+            away = np.asarray(predicted, np.float64) - y
+            self.errors += float(away @ away)
+        else:
+            self.errors += float(np.count_nonzero(predicted != y))
+
+    def text(self) -> str:
+        """One line for humans."""
+        rows = reports.with_count(self.rows, "row")
+        if self.why:
+            return f"no accuracy: {self.why}"
+        if not self.scored:
+            return f"predicted: {rows}"
+        if self.classes is None:
+            root = np.sqrt(self.errors / self.scored)
+            return f"root mean squared error: {root:.4g}, {rows}"
+        right = self.scored - int(self.errors)
+        share = 100 * right / self.scored
+        return f"accuracy: {share:.2f}% ({right:,} of {rows})"
 
 
 def apply_class_weights(
-    source: "Batches", about: TargetSummary, text: str | None
-) -> "Batches":
-    """The source with the weights of its classes.
-
-    `text` is "balanced" or "LABEL=WEIGHT,...", where other classes have weight 1. None
-    keeps the weights of the rows.
-    """
-    if text is None:
+    source: Batches, about: TargetSummary, text: str | None
+) -> Batches:
+    """The source with the weights of its classes; see `class_weights`."""
+    if text is None or about.labels is None:
         return source
-    assert about.labels is not None, "numbers have no classes"
     classes, by_class = about.labels, class_weights(about, text)
 
     def read() -> Iterator[tuple[Any, ...]]:
-        from budgetjax.labels import encode_labels
-
         row = 0
         for X, y, *weight in source.read():
             with names_errors(source.name):
@@ -212,13 +230,13 @@ def apply_class_weights(
 
 
 def class_weights(about: TargetSummary, text: str) -> np.ndarray:
-    """The weight of each class."""
+    """The weight of each class, from "balanced" or "LABEL=WEIGHT,..."; else 1."""
     assert about.labels is not None, "numbers have no classes"
-    labels = [reports.format_label(one) for one in about.labels.tolist()]
+    labels = about.labels.tolist()
     if text == BALANCED:
-        counts = np.array([about.counts[one] for one in about.labels.tolist()])
+        counts = np.array([about.counts[one] for one in labels])
         return counts.sum() / (len(counts) * counts)
-    weights = dict.fromkeys(labels, 1.0)
+    weights = dict.fromkeys(map(reports.format_label, labels), 1.0)
     for part in text.split(","):
         name, _, number = part.rpartition("=")
         name = name.strip()

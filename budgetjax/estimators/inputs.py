@@ -18,11 +18,11 @@ from sklearn.utils.sparsefuncs import csc_median_axis_0
 from budgetjax import models, scaling
 from budgetjax._errors import ArgumentError
 from budgetjax.encoding import Encoding
-from budgetjax.inputs import block_size, pad_rows
 from budgetjax.kernels import Kernel
 from budgetjax.labels import format_labels, label_indices
 from budgetjax.models import Labelled
 from budgetjax.online import choices
+from budgetjax.raw_rows import block_size, pad_rows
 from budgetjax.scaling import Scaling
 
 

@@ -38,7 +38,6 @@ from budgetjax.estimators.inputs import (
     Table,
     Weights,
 )
-from budgetjax.inputs import pad_rows
 from budgetjax.kernels import Kernel, Mapped
 from budgetjax.models import Labelled
 from budgetjax.online import choices, driver, registry
@@ -46,6 +45,7 @@ from budgetjax.online.algorithm import average_iterates
 from budgetjax.online.choices import Choice, Family, Loss
 from budgetjax.online.maintenance import Maintenance
 from budgetjax.online.state import OnlineState
+from budgetjax.raw_rows import pad_rows
 from budgetjax.refitting import calibration, held_out, training_data
 from budgetjax.refitting.refit import Draft, check_metric, start_refit
 from budgetjax.stream.batches import Batches
@@ -476,12 +476,13 @@ class Kernelised(OnlineEstimator):
         It is the share of the feature in the variance of mapped rows, so in their mean
         squared distance; see `budgetjax.encoding.importances`.
         """
-        if self._model and self._importances is None:
+        importances = self._model and self._importances
+        if importances is None:
             raise AttributeError(
                 f"{type(self).__name__} has no feature_importances_: fit has learned "
                 f"no metric, with learn_metric={self.learn_metric!r}"
             )
-        return self._importances
+        return importances
 
     def _check_refit(self, num_features: int) -> bool:
         refits = bool(_checks.flag("refit", self.refit))

@@ -8,3 +8,5 @@ if TYPE_CHECKING:
 # Algorithms of users by name; see `budgetjax.register`. They are kept here, where the
 # command line finds them without waiting for JAX.
 registered: "dict[str, Algorithm[Any, Any]]" = {}
+# The default budget of estimators and commands.
+BUDGET = 100

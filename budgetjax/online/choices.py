@@ -14,12 +14,10 @@ from jaxtyping import Array
 from budgetjax import _checks, losses
 from budgetjax._errors import ArgumentError
 from budgetjax.kernels import GAMMA_KERNELS, Kernel, Linear
+from budgetjax.online import BUDGET as BUDGET
 from budgetjax.online import registry
 from budgetjax.online.algorithm import Algorithm
 from budgetjax.online.maintenance import Maintenance, strategies
-
-# The default budget.
-BUDGET = 100
 
 
 class Loss(NamedTuple):

@@ -9,9 +9,9 @@ import numpy as np
 from jaxtyping import Float, Shaped
 
 from budgetjax import losses, models
-from budgetjax.inputs import pad_rows
 from budgetjax.online import driver
 from budgetjax.online.algorithm import Algorithm, clear
+from budgetjax.raw_rows import pad_rows
 from budgetjax.refitting import calibration, moving_vectors, newton
 from budgetjax.refitting.newton import Basis
 from budgetjax.refitting.problem import Problem

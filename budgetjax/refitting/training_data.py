@@ -9,8 +9,8 @@ from jaxtyping import Float
 
 from budgetjax import models, scaling
 from budgetjax._errors import ArgumentError, places_errors
-from budgetjax.inputs import pad_rows, regroup
 from budgetjax.online import examples
+from budgetjax.raw_rows import pad_rows, regroup
 from budgetjax.stream.batches import Batches, order_columns
 
 # Examples per block: enough for matrix products, few compared to the data.

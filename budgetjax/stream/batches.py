@@ -10,8 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import DTypeLike
 
-from budgetjax import _checks, inputs
+from budgetjax import _checks, raw_rows
 from budgetjax._errors import ArgumentError, names_errors, places_errors
+from budgetjax.raw_rows import SparseMatrix
 
 # Bytes per batch: small compared to the data, large enough to hide the overhead.
 BATCH_BYTES = 4 * 2**20
@@ -29,10 +30,9 @@ class Batches:
 
     The readers of `budgetjax.stream` return it. Iterating reads the source from its
     start. A batch is a tuple of NumPy arrays: `(X, y)`, `(X, y, weight)`, or, if the
-    source has no targets, `(X,)`. X has shape `(n, num_features)` and the precision of
-    the file, float32 or float64, or the `dtype` of the reader; y, of shape `(n,)`,
-    holds int64, float64, booleans, or Python strings in an object array; weight has
-    shape `(n,)`. Each batch has its own arrays.
+    source has no targets, `(X,)`. X, of shape `(n, num_features)`, is float32 or
+    float64; y, of shape `(n,)`, holds int64, float64, booleans, or Python strings in an
+    object array; weight has shape `(n,)`. Each batch has its own arrays.
 
     Attributes:
       name: the name of the source, for messages.
@@ -68,7 +68,7 @@ def rows_per_batch(num_features: int, dtype: DTypeLike, batch_rows: int | None) 
     return min(MAX_ROWS, max(1, BATCH_BYTES // bytes_per_row))
 
 
-def labels(batches: Iterable[Any]) -> np.ndarray:
+def labels(batches: Iterable[object]) -> np.ndarray:
     """Finds the classes in a source, in one pass over it.
 
     Only the target column of a file is read.
@@ -89,42 +89,32 @@ def labels(batches: Iterable[Any]) -> np.ndarray:
       >>> bj.stream.labels([(np.zeros((3, 2)), ["no", "yes", "no"])])
       array(['no', 'yes'], dtype='<U3')
     """
-    with names_errors(source_name(batches)):
-        return _find_labels(batches)
-
-
-def _find_labels(batches: Iterable[Any]) -> np.ndarray:
-    if iter(batches) is batches:
-        raise ArgumentError(
-            "batches",
-            "be a source that can be read again",
-            "an iterator, which would be used up",
-        )
-    found: set[Any] = set()
+    classes: set[Any] = set()
     row, text = 0, None
-    for y in iterate_targets(batches):
-        text = _check_kind(y, row, text)
-        if y.dtype.kind == "f" and np.any(np.isnan(y)):
-            bad = row + int(np.argmax(np.isnan(y)))
-            raise ArgumentError("y", "be a label", f"nan in row {bad}")
-        found.update(y.tolist() if text else np.unique(y).tolist())
-        if len(found) > MAX_CLASSES:
-            raise ArgumentError(
-                "y",
-                f"hold at most {MAX_CLASSES:,} labels",
-                "more: targets of a regression have no classes",
-            )
-        row += len(y)
-    if not row:
-        raise ArgumentError("batches", "have rows", "none")
-    return np.array(sorted(found))
+    with names_errors(source_name(batches)):
+        if iter(batches) is batches:
+            got = "an iterator, which would be used up"
+            raise ArgumentError("batches", "be a source that can be read again", got)
+        for y in iterate_targets(batches):
+            text = _check_kind(y, row, text)
+            if y.dtype.kind == "f" and np.any(np.isnan(y)):
+                bad = row + int(np.argmax(np.isnan(y)))
+                raise ArgumentError("y", "be a label", f"nan in row {bad}")
+            classes.update(y.tolist() if text else np.unique(y).tolist())
+            if len(classes) > MAX_CLASSES:
+                got = "more: targets of a regression have no classes"
+                raise ArgumentError("y", f"hold at most {MAX_CLASSES:,} labels", got)
+            row += len(y)
+        if not row:
+            raise ArgumentError("batches", "have rows", "none")
+    return np.array(sorted(classes))
 
 
-def iterate_targets(batches: Iterable[Any]) -> Iterator[np.ndarray]:
+def iterate_targets(batches: Iterable[object]) -> Iterator[np.ndarray]:
     """The y of all batches, read the fastest way, in the types of `coerce_targets`."""
     row = 0
     if isinstance(batches, Batches) and batches.read_targets is not None:
-        parts: Iterator[Any] = batches.read_targets()
+        parts: Iterator[object] = batches.read_targets()
     else:
         parts = (_split_batch(i, one)[1] for i, one in enumerate(batches))
     with names_errors(source_name(batches)):
@@ -135,7 +125,7 @@ def iterate_targets(batches: Iterable[Any]) -> Iterator[np.ndarray]:
 
 
 def regroup(
-    batches: Iterable[Any],
+    batches: Iterable[object],
     rows: int,
     dtype: DTypeLike = np.float32,
     width: int | None = None,
@@ -144,19 +134,10 @@ def regroup(
 ) -> Iterator[tuple[np.ndarray, ...]]:
     """Regroups batches of any lengths to one length; the last may be shorter.
 
-    Numbers are copied, so a source may reuse its arrays. Sparse matrices of SciPy
-    become dense piece by piece. Weights are 1 if a batch has none, `width` None is the
-    width of the first batch, `outputs` is the shape of one target, and `names` is the
-    order of the columns, for data frames and Arrow tables.
-
-    Yields:
-      `(X, y, weight)` of shapes `(n, num_features)`, `(n, *outputs)` and `(n,)`; y is
-      int64, float64, booleans or strings.
-
-    Raises:
-      ValueError: if a batch is not such a tuple, its lengths differ, the number of
-        columns changes, or a value is not a number or out of the range of `dtype`. The
-        message names the source and the row.
+    It yields `(X, y, weight)` of shapes `(n, width)`, `(n, *outputs)` and `(n,)`, with
+    targets as of `coerce_targets`, dense, and copied, so a source may reuse its arrays.
+    `width` None is that of the first batch, and `names` is the order of the columns of
+    data frames and Arrow tables.
     """
     if names is None and isinstance(batches, Batches):
         names = batches.feature_names
@@ -166,10 +147,10 @@ def regroup(
         for i, batch in enumerate(batches):
             X, y, weight = _check_batch(i, batch, row, columns, outputs, names)
             columns, text = X.shape[1], _check_kind(y, row, text)
-            weight = np.ones(len(y)) if weight is None else weight
             for start in range(0, len(y), rows):
                 part, first = slice(start, start + rows), row + start
-                piece = X[part].toarray() if is_sparse(X) else X[part]
+                piece = X[part]
+                piece = piece.toarray() if isinstance(piece, SparseMatrix) else piece
                 yield (
                     cast_numbers("X", piece, dtype, first, names),
                     y[part],
@@ -179,7 +160,7 @@ def regroup(
 
     with names_errors(source_name(batches)):
         rows = _checks.size("rows", rows)
-        yield from inputs.regroup(pieces(), rows)
+        yield from raw_rows.regroup(pieces(), rows)
 
 
 def source_name(batches: object) -> str:
@@ -193,7 +174,7 @@ def order_columns(batches: Batches, known: tuple[str, ...] | None) -> Batches:
     if known is None or names in (None, known):
         return batches
     with names_errors(batches.name):
-        inputs.check_columns(known, names)
+        raw_rows.check_columns(known, names)
     at = [names.index(one) for one in known]
     return dataclasses.replace(
         batches,
@@ -203,52 +184,44 @@ def order_columns(batches: Batches, known: tuple[str, ...] | None) -> Batches:
     )
 
 
-def _split_batch(i: int, batch: Any) -> tuple[Any, Any, Any]:
+def _split_batch(i: int, batch: object) -> tuple[Any, object, object]:
     """X, y and the weight, or None, of a batch."""
     listed = isinstance(batch, tuple | list)
     if listed and len(batch) in (2, 3):
         X, y, *weight = batch
         return X, y, weight[0] if weight else None
     got = type(batch).__name__ + (f" of {len(batch)}" if listed else "")
-    advice = "give the reader a target" if listed and len(batch) == 1 else ""
     raise ArgumentError(
         "batches", "be (X, y) or (X, y, weight)", f"{got} as batch {i}"
-    ).advised(advice)
+    ).advised("give the reader a target" if listed and len(batch) == 1 else "")
 
 
 def _check_batch(
     i: int,
-    batch: Any,
+    batch: object,
     row: int,
     width: int | None,
     outputs: tuple[int, ...],
     names: tuple[str, ...] | None,
-) -> tuple[Any, np.ndarray, np.ndarray | None]:
+) -> tuple[Any, np.ndarray, np.ndarray]:
     """The parts of a batch as arrays, after checks of their shapes."""
     X, y, weight = _split_batch(i, batch)
     y = coerce_targets(y, row, outputs)
     with places_errors(f"batch {i}, from row {row} on"):
-        X = inputs.order_columns(names, X)
-        X = X.tocsr() if is_sparse(X) else np.asarray(_checks.array("X", X))
+        X = raw_rows.order_columns(names, X)
+        sparse = isinstance(X, SparseMatrix)
+        X = X.tocsr() if sparse else np.asarray(_checks.array("X", X))
         if len(X.shape) != 2 or X.shape[0] != len(y):
-            raise ArgumentError(
-                "X", f"have shape ({len(y)}, d), one row per target", X.shape
-            )
+            expected = f"have shape ({len(y)}, d), one row per target"
+            raise ArgumentError("X", expected, X.shape)
         if width is not None and X.shape[1] != width:
-            before = "as the model or the rows before"
-            raise ArgumentError("X", f"have {width} columns, {before}", X.shape[1])
-        if weight is not None:
-            weight = np.asarray(_checks.array("weight", weight))
-            if weight.shape != (len(y),):
-                raise ArgumentError(
-                    "weight", f"have shape {(len(y),)}, one per row of X", weight.shape
-                )
-    return X, y, weight
-
-
-def is_sparse(X: object) -> bool:
-    """Whether rows are a sparse matrix of SciPy."""
-    return hasattr(X, "tocsr")
+            expected = f"have {width} columns, as the model or the rows before"
+            raise ArgumentError("X", expected, X.shape[1])
+        weight = np.ones(len(y)) if weight is None else _checks.array("weight", weight)
+        if weight.shape != (len(y),):
+            expected = f"have shape {(len(y),)}, one per row of X"
+            raise ArgumentError("weight", expected, weight.shape)
+    return X, y, np.asarray(weight)
 
 
 def _check_kind(y: np.ndarray, row: int, text: bool | None) -> bool | None:
@@ -258,11 +231,8 @@ def _check_kind(y: np.ndarray, row: int, text: bool | None) -> bool | None:
     new = y.dtype.kind in "UO"
     if text not in (None, new):
         before, now = ("strings", "numbers") if text else ("numbers", "strings")
-        raise ArgumentError(
-            "y",
-            f"be {before}, as in the rows before",
-            f"{now}, such as {y.tolist()[0]!r} in row {row}",
-        )
+        got = f"{now}, such as {y.tolist()[0]!r} in row {row}"
+        raise ArgumentError("y", f"be {before}, as in the rows before", got)
     return new
 
 
@@ -275,8 +245,7 @@ def cast_numbers(
 ) -> np.ndarray:
     """A copy of numbers in another float dtype, after a check of their range.
 
-    `row` is the number of the first row, and `columns` are the names of the columns, or
-    of the only one.
+    `row` is the number of the first row, and `columns` are the names for messages.
     """
     try:
         with np.errstate(over="raise", invalid="ignore"):
@@ -288,14 +257,12 @@ def cast_numbers(
         if columns is not None or len(at) > 1:
             i = at[1] if len(at) > 1 else 0
             column = f", column {i if columns is None else repr(columns[i])}"
-        raise ArgumentError(
-            name,
-            f"be in the range of {np.dtype(dtype)}",
-            f"{numbers[*at]:g} in row {row + at[0]}{column}",
-        ) from error
+        expected = f"be in the range of {np.dtype(dtype)}"
+        got = f"{numbers[*at]:g} in row {row + at[0]}{column}"
+        raise ArgumentError(name, expected, got) from error
 
 
-def coerce_targets(y: Any, row: int, outputs: tuple[int, ...] = ()) -> np.ndarray:
+def coerce_targets(y: object, row: int, outputs: tuple[int, ...] = ()) -> np.ndarray:
     """A copy of targets as int64, float64, booleans or strings.
 
     With `outputs`, each row has that number of targets, or one that is repeated. `row`
@@ -349,12 +316,10 @@ def _coerce_objects(y: np.ndarray, row: int) -> np.ndarray:
 
 
 def prefetch(items: Iterable[Item], depth: int = 2) -> Generator[Item, None, None]:
-    """The same items, which a thread reads ahead.
+    """The same items, which a thread reads ahead; an error is raised in its place.
 
-    Reading overlaps with the work on earlier items. A read error is raised in its
-    place, after the items before it. When the consumer stops, the thread stops after
-    its current item. At most `depth` items are held, besides the one in use and the one
-    being read.
+    When the consumer stops, the thread stops after its current item. At most `depth`
+    items are held, besides the one in use and the one being read.
     """
     with names_errors("prefetch"):
         depth = _checks.size("depth", depth)

@@ -17,10 +17,6 @@ START_OVER = "delete it to start anew"
 OTHER_PATH = "give another path"
 
 
-class _OtherRunError(Exception):
-    """The file is not of this run: what it must be, what it is, and advice."""
-
-
 class Position(NamedTuple):
     """The model between two batches, and its position in the source.
 
@@ -33,119 +29,97 @@ class Position(NamedTuple):
     last: tuple[np.ndarray, ...] | str = ""
 
 
-class Checkpoint(NamedTuple):
-    """A file, and the settings that a run must share to continue from it.
+class Checkpoint:
+    """Writes positions of a run to a file, each at most once; without a path, none.
 
-    `start` is the digest of the model at the start.
+    A run continues only from a file of the same `batch_rows`, and of the same `start`,
+    the digest of the model and the algorithm at the start.
     """
 
-    path: str
-    start: str
-    batch_rows: int
-
-
-class Writer:
-    """Writes positions of a run, each at most once; without a file, none."""
-
-    def __init__(self, run: Checkpoint | None, every: int):
-        self.run, self.every = run, every
-        self.written = -1
-
-    def read(self, start: StreamModel) -> Position | None:
-        """The position in the file, if there is one."""
-        found = None if self.run is None else read(self.run, start)
-        if found is not None:
-            self.written = found.batches
-        return found
-
-    def save(self, position: Position) -> None:
-        """Writes a position, unless it is the last one written or read."""
-        if self.run is not None and self.written < position.batches:
-            write(self.run, position)
-            self.written = position.batches
+    def __init__(
+        self, path: Any, every: int, batch_rows: int, model: StreamModel, algorithm: str
+    ):
+        if not isinstance(path, str | os.PathLike | None):
+            raise ArgumentError("checkpoint", "be a path", f"{path!r}")
+        self.path = None if path is None else os.fspath(path)
+        self.every, self.batch_rows, self.written = every, batch_rows, -1
+        if self.path is not None:
+            node, tensors = trees.encode((model, algorithm))
+            text = np.frombuffer(json.dumps(node).encode(), np.uint8)
+            self.start = digest((text, *(tensors[name] for name in sorted(tensors))))
 
     def save_if_due(self, position: Position) -> None:
         """Writes a position after every `every` batches."""
         if position.batches % self.every == 0:
             self.save(position)
 
+    def save(self, position: Position) -> None:
+        """Replaces the position in the file atomically, if this is a later one."""
+        if self.path is None or self.written >= position.batches:
+            return
+        notes = {
+            "start": self.start,
+            "batch_rows": self.batch_rows,
+            "batches": position.batches,
+            "rows": position.rows,
+            "last": digest(position.last),
+        }
+        try:
+            model_files.write(self.path, position.model, notes)
+        except OSError as error:
+            raise CheckpointError(
+                f"checkpoint {self.path} must be writable, got "
+                f"{type(error).__name__}: {error}; .model has learned "
+                f"{position.model.num_rows} rows",
+                position.model,
+            ) from error
+        self.written = position.batches
 
-def write(checkpoint: Checkpoint, position: Position) -> None:
-    """Replaces the position in a file atomically."""
-    notes = {
-        "start": checkpoint.start,
-        "batch_rows": checkpoint.batch_rows,
-        "batches": position.batches,
-        "rows": position.rows,
-        "last": digest(position.last),
-    }
-    try:
-        model_files.write(checkpoint.path, position.model, notes)
-    except OSError as error:
-        raise CheckpointError(
-            f"checkpoint {checkpoint.path} must be writable, got "
-            f"{type(error).__name__}: {error}; .model has learned "
-            f"{position.model.num_rows} rows",
-            position.model,
-        ) from error
+    def read(self, start: StreamModel) -> Position | None:
+        """The position in the file, or None if there is no file."""
+        if self.path is None:
+            return None
+        try:
+            with places_errors("checkpoint"):
+                model, notes = model_files.read(
+                    self.path, like=start.state, check=self._check
+                )
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise CheckpointError(
+                f"checkpoint {self.path} must be readable, got {type(error).__name__}: "
+                f"{error}",
+                start,
+            ) from error
+        except InputError as error:
+            if not error.function:
+                foreign = isinstance(error, model_files.ForeignFileError)
+                advice = OTHER_PATH if foreign else START_OVER
+                error.advised("; ".join(filter(None, (error.advice, advice))))
+            raise
+        self.written = notes["batches"]
+        return Position(model, notes["batches"], notes["rows"], notes["last"])
 
-
-def read(checkpoint: Checkpoint, start: StreamModel) -> Position | None:
-    """The position in a file, or None if there is no file."""
-    path = checkpoint.path
-    try:
-        with places_errors("checkpoint"):
-            model, notes = model_files.read(
-                path, like=start.state, check=lambda notes: _check(checkpoint, notes)
+    def _check(self, notes: dict[str, Any]) -> None:
+        """Raises if the file belongs to another run."""
+        rows, advice = notes.get("batch_rows"), START_OVER
+        if rows is None:
+            expected, got = "be of a run on a stream", "a model without a place in one"
+            advice = OTHER_PATH
+        elif rows != self.batch_rows:
+            expected, got = f"be of batches of {self.batch_rows} rows", f"one of {rows}"
+        elif notes["start"] != self.start:
+            expected = (
+                "be of the same learner, hyperparameters, classes, intercept, "
+                "standardise and reservoir"
             )
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise CheckpointError(
-            f"checkpoint {path} must be readable, got {type(error).__name__}: {error}",
-            start,
-        ) from error
-    except _OtherRunError as error:
-        *what, advice = error.args
-        raise ArgumentError(f"checkpoint {path}", *what).advised(advice) from None
-    except InputError as error:
-        foreign = isinstance(error, model_files.ForeignFileError)
-        before = [error.advice] if error.advice else []
-        error.advised("; ".join([*before, OTHER_PATH if foreign else START_OVER]))
-        raise
-    return Position(model, notes["batches"], notes["rows"], notes["last"])
-
-
-def _check(checkpoint: Checkpoint, notes: dict[str, Any]) -> None:
-    """Raises if the file belongs to another run."""
-    if "batch_rows" not in notes:
-        raise _OtherRunError(
-            "be of a run on a stream", "a model without a place in one", OTHER_PATH
-        )
-    rows = notes["batch_rows"]
-    if rows != checkpoint.batch_rows:
-        raise _OtherRunError(
-            f"be of batches of {checkpoint.batch_rows} rows",
-            f"one of {rows}",
-            START_OVER,
-        )
-    if notes["start"] != checkpoint.start:
-        raise _OtherRunError(
-            "be of the same learner, hyperparameters, classes, intercept, standardise "
-            "and reservoir",
-            "one of others",
-            START_OVER,
-        )
-
-
-def describe_run(path: Any, rows: int, *begin: Any) -> Checkpoint:
-    """The checkpoint of a run with this file, rows per batch and initial values."""
-    if not isinstance(path, str | os.PathLike):
-        raise ArgumentError("checkpoint", "be a path", f"{path!r}")
-    node, tensors = trees.encode(begin)
-    text = np.frombuffer(json.dumps(node).encode(), np.uint8)
-    named = (tensors[name] for name in sorted(tensors))
-    return Checkpoint(os.fspath(path), digest((text, *named)), rows)
+            got = "one of others"
+        else:
+            return
+        raise ArgumentError(
+            f"checkpoint {self.path}", expected, got, "fit_stream"
+        ).advised(advice)
 
 
 def digest(arrays: Iterable[np.ndarray] | str) -> str:

@@ -1,6 +1,7 @@
 """Learns from a stream of batches; see `fit_stream`."""
 
 import contextlib
+import functools
 import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -20,16 +21,17 @@ from budgetjax._errors import (
     warn,
 )
 from budgetjax.encoding import Encoding
-from budgetjax.inputs import column_names, pad_rows
 from budgetjax.labels import format_labels
 from budgetjax.models import Labelled
 from budgetjax.online import driver, examples
 from budgetjax.online.algorithm import Algorithm
+from budgetjax.online.state import OnlineState
+from budgetjax.raw_rows import column_names, pad_rows
 from budgetjax.scaling import Scaling, scale_warning
 from budgetjax.stream import batches as source
-from budgetjax.stream import checkpoints, units
+from budgetjax.stream import checkpoints
 from budgetjax.stream.batches import Batches
-from budgetjax.stream.checkpoints import Position
+from budgetjax.stream.checkpoints import Checkpoint, Position
 from budgetjax.stream.model import (
     CheckpointError,
     StreamError,
@@ -46,8 +48,8 @@ Labels = ArrayLike | Sequence[Any]
 @names_errors("fit_stream")
 def fit_stream(
     algorithm: Algorithm,
-    state: Any,
-    batches: Iterable[Any],
+    state: OnlineState | StreamModel,
+    batches: Iterable[object],
     *,
     classes: Labels | None = None,
     intercept: ArrayLike = 0.0,
@@ -64,15 +66,13 @@ def fit_stream(
     """Makes one pass over batches, such as those of a file, in constant memory.
 
     The result is that of `budgetjax.run` on all rows, up to the rounding of sums. The
-    batches may have any lengths: they are regrouped to one length, so one program is
-    compiled and the result does not depend on their lengths. A thread reads and scales
-    the next batches while one is learned.
+    batches may have any lengths: they are regrouped to one length, on which the result
+    does not depend. A thread reads and scales the next batches while one is learned.
 
-    With `checkpoint`, the state of the learner, the scaling and the position in the
-    stream are written to a file at intervals. If the process ends for any reason, the
-    same call continues from there to the same result, bit by bit: it reads the rows
-    already learned and drops them. When a run fails, or Ctrl-C interrupts it, the model
-    after its last complete batch is written first.
+    With `checkpoint`, the model and the position in the stream are written to a file at
+    intervals, and when a run fails or Ctrl-C interrupts it. The same call continues
+    from there to the same result, bit by bit: it reads the rows already learned and
+    drops them.
 
     Cost: that of `run`; `standardise` adds O(B d) per batch, or O(B^2 (d + B)) if the
     learner has a kernel matrix. Memory: the model, a few batches and the reservoir.
@@ -93,9 +93,8 @@ def fit_stream(
         added to predictions. Use the mean of targets that are far from 0. Shape
         `(num_outputs,)` for several outputs.
       standardise: whether to subtract the mean of every feature and divide by its
-        standard deviation, over all rows up to and including the batch. Every batch
-        maps the support vectors to the new units. Rows of weight 0 do not count; other
-        weights have no effect.
+        standard deviation, over all rows up to and including the batch, of weights
+        above 0. Every batch maps the support vectors to the new units.
       fill_missing: whether a NaN in X is replaced by the mean of its feature over the
         earlier rows, and in predictions over all rows; only with `standardise`.
         Otherwise a NaN is an error.
@@ -109,8 +108,7 @@ def fit_stream(
         replay. None keeps no rows.
       batch_rows: rows to learn at once, between two points of the curve. None chooses
         about 4 MiB of them, at most 65,536.
-      progress: whether to show a progress bar with rows per second, the progressive
-        error and the number of support vectors.
+      progress: whether to show a progress bar with the progressive error.
       checkpoint: the path of a file, which is written at the start, after every `every`
         batches, and at the end.
       every: the number of batches between two checkpoints.
@@ -127,8 +125,8 @@ def fit_stream(
         is not finite, a label is unknown, the width of a row differs, kernel values
         overflow, or a model without maintenance is full. The message names the source
         and the row, counted from 0. `error.model` is the model before that batch.
-      CheckpointError: if the checkpoint cannot be written or read, for lack of space or
-        permission. The last good checkpoint is intact, and `error.model` is the model.
+      CheckpointError: if the checkpoint cannot be written or read. The last good one
+        is intact, and `error.model` is the model.
       ImportError: if `progress` needs tqdm, or `checkpoint` safetensors.
 
     Warns:
@@ -159,13 +157,9 @@ def fit_stream(
     rows = source.rows_per_batch(
         expansion.vectors.shape[1], expansion.vectors.dtype, batch_rows
     )
-    every = _checks.size("every", every)
-    resume = bool(_checks.flag("resume", resume))
-    writer, position = checkpoints.Writer(None, every), Position(model)
-    if checkpoint is not None:
-        run = checkpoints.describe_run(checkpoint, rows, model, algorithm.name)
-        writer = checkpoints.Writer(run, every)
-        position = (writer.read(model) if resume else None) or position
+    resume, every = _checks.flag("resume", resume), _checks.size("every", every)
+    writer = Checkpoint(checkpoint, every, rows, model, algorithm.name)
+    position = (writer.read(model) if resume else None) or Position(model)
     writer.save(position)
     with _progress.progress_bar("fit_stream", progress, "rows", total) as report:
         model = _learn(algorithm, batches, name, position, rows, writer, report)
@@ -174,11 +168,11 @@ def fit_stream(
 
 def _learn(
     algorithm: Algorithm,
-    batches: Iterable[Any],
+    batches: Iterable[object],
     name: str,
     position: Position,
     rows: int,
-    writer: checkpoints.Writer,
+    writer: Checkpoint,
     report: Callable[..., object],
 ) -> StreamModel:
     """The model after all batches, whose position is saved at intervals."""
@@ -220,8 +214,8 @@ def _check_batches(batches: object) -> None:
 
 
 def _match_columns(
-    model: StreamModel, batches: Iterable[Any]
-) -> tuple[StreamModel, Iterable[Any]]:
+    model: StreamModel, batches: Iterable[object]
+) -> tuple[StreamModel, Iterable[object]]:
     """The model with the names of the columns, and the batches in that order."""
     features = models.num_features(model)
     known, found = model.model.feature_names, None
@@ -244,7 +238,7 @@ def _match_columns(
 
 
 def _initial_model(
-    state: Any,
+    state: OnlineState | StreamModel,
     classes: Labels | None,
     intercept: ArrayLike,
     standardise: bool,
@@ -253,7 +247,7 @@ def _initial_model(
     size: int | None,
 ) -> StreamModel:
     """The model at the start of a run."""
-    wanted = bool(_checks.flag("standardise", standardise))
+    wanted = _checks.flag("standardise", standardise)
     _checks.finite("intercept", intercept)
     intercept = np.asarray(intercept, np.float64)
     if isinstance(state, StreamModel):
@@ -266,11 +260,8 @@ def _initial_model(
             raise ArgumentError("intercept", "be 0 for a classifier", intercept)
         outputs = models.target_shape(state)
         if intercept.shape not in ((), outputs):
-            raise ArgumentError(
-                "intercept",
-                f"have shape {outputs}, one number per output",
-                intercept.shape,
-            )
+            expected = f"have shape {outputs}, one number per output"
+            raise ArgumentError("intercept", expected, intercept.shape)
         intercept = intercept if intercept.ndim else float(intercept)
         model = StreamModel(Labelled(state, scaling, known, intercept=intercept))
     if fills and not models.imputes_missing(model):
@@ -281,12 +272,9 @@ def _initial_model(
         )
     if size is None or model.reservoir is not None:
         return model
-    expansion = model.state.expansion
-    dtype = np.dtype(expansion.vectors.dtype)
     empty = Reservoir.empty(
         models.num_features(model),
-        # The dtype of rows before scaling.
-        dtype if model.scaling is None else np.dtype(np.float64),
+        _dtype_of_rows(model),
         models.target_dtype(model.state),
         models.target_shape(model.state),
         size=_checks.size("reservoir", size),
@@ -307,6 +295,12 @@ def _initial_scaling(
             "encode", f"have the {features} features of the state, alone", got
         )
     return encode
+
+
+def _dtype_of_rows(model: StreamModel) -> np.dtype:
+    """The dtype before scaling, when features may need more digits than after."""
+    scaled = model.scaling is not None
+    return np.dtype(np.float64 if scaled else model.state.expansion.vectors.dtype)
 
 
 def _check_continued(
@@ -332,14 +326,11 @@ def _check_continued(
     if classes is not None:
         known, before = _check_classes(model.state, classes), model.classes
         if known is None or before is None or not np.array_equal(known, before):
-            raise ArgumentError(
-                "classes",
-                f"be those of the model, {format_labels(before)}",
-                format_labels(known),
-            )
+            expected = f"be those of the model, {format_labels(before)}"
+            raise ArgumentError("classes", expected, format_labels(known))
 
 
-def _check_classes(state: Any, classes: Labels | None) -> np.ndarray | None:
+def _check_classes(state: OnlineState, classes: Labels | None) -> np.ndarray | None:
     """The classes, after a check that the learner has one label per class."""
     if classes is None:
         return None
@@ -352,15 +343,11 @@ def _check_classes(state: Any, classes: Labels | None) -> np.ndarray | None:
         known = None
     # NaN is not equal to itself.
     if known is None or len(set(known[known == known].tolist())) < len(known):
-        raise ArgumentError(
-            "classes", "be distinct numbers, or distinct strings", f"{classes!r}"
-        )
+        distinct = "be distinct numbers, or distinct strings"
+        raise ArgumentError("classes", distinct, f"{classes!r}")
     if len(known) != expected:
-        raise ArgumentError(
-            "classes",
-            f"be {expected}, the learner's number",
-            f"{len(known)}: {format_labels(known)}",
-        )
+        got = f"{len(known)}: {format_labels(known)}"
+        raise ArgumentError("classes", f"be {expected}, the learner's number", got)
     return known
 
 
@@ -392,18 +379,16 @@ def _pad(
 
 
 def _prepare_batches(
-    batches: Iterable[Any], start: Position, rows: int
+    batches: Iterable[object], start: Position, rows: int
 ) -> Iterator[Batch]:
     """The batches after a position, ready to be learned; it runs ahead of learning."""
-    model = start.model
-    dtype, scaling = model.state.expansion.vectors.dtype, model.scaling
+    model, read = start.model, 0
+    vectors, scaling = model.state.expansion.vectors, model.scaling
+    names, outputs = model.model.feature_names, models.target_shape(model.state)
     width = models.num_features(model)
-    names = model.model.feature_names
-    read = 0
-    # Features may need more digits before scaling than after.
-    wide = dtype if scaling is None else np.float64
-    outputs = models.target_shape(model.state)
-    ready = source.regroup(batches, rows, wide, width, outputs, names)
+    ready = source.regroup(
+        *(batches, rows, _dtype_of_rows(model)), width, outputs, names
+    )
     for index, (X, y, weight) in enumerate(ready):
         first, read = index * rows, index + 1
         if read < start.batches:
@@ -411,52 +396,42 @@ def _prepare_batches(
         # Rows are kept with gaps, since other means fill these at the end.
         raw = X
         if isinstance(scaling, Encoding):
-            X = scaling.apply(X, dtype, first_row=first)
+            X = scaling.apply(X, vectors.dtype, first_row=first)
         else:
             X = X if scaling is None else scaling.filled(X)
             _checks.check_finite(X, first, names)
-        examples.check_weights(weight, dtype, first)
+        examples.check_weights(weight, vectors.dtype, first)
         y = _encode(model, y, first)
         if read == start.batches:
-            _check_learned(start, (raw, y, weight), first)
+            if checkpoints.digest((raw, y, weight)) != start.last:
+                raise ArgumentError(
+                    f"rows {first} to {start.rows - 1}",
+                    "be those that the checkpoint has learned",
+                    "others",
+                ).advised(checkpoints.START_OVER)
             continue
         warning = None
         if isinstance(scaling, Scaling):
             counted = X if np.all(weight > 0) else X[weight > 0]
             scaling = scaling.updated(counted, first_row=first)
-            X = scaling.apply(X, dtype)
+            X = scaling.apply(X, vectors.dtype)
         elif scaling is None and index == 0 and not model.num_rows:
             warning = scale_warning(X)
         batch = _pad(X, y, weight, rows, first)
         yield batch._replace(scaling=scaling, raw=(raw, y, weight), warning=warning)
     if read < start.batches:
-        raise ArgumentError(
-            "batches",
-            f"have the {start.rows} rows that the checkpoint has learned",
-            f"{read * rows} at most",
-        ).advised(checkpoints.START_OVER)
+        expected = f"have the {start.rows} rows that the checkpoint has learned"
+        got = f"{read * rows} at most"
+        raise ArgumentError("batches", expected, got).advised(checkpoints.START_OVER)
     if not read:
         raise ArgumentError("batches", "have rows", "none")
-
-
-def _check_learned(start: Position, last: tuple[np.ndarray, ...], first: int) -> None:
-    """Raises if this is not the last batch before the checkpoint."""
-    if checkpoints.digest(last) != start.last:
-        raise ArgumentError(
-            f"rows {first} to {start.rows - 1}",
-            "be those that the checkpoint has learned",
-            "others",
-        ).advised(checkpoints.START_OVER)
 
 
 def _encode(model: StreamModel, y: np.ndarray, first: int) -> np.ndarray:
     """The targets in the labels and dtype of the learner."""
     if model.classes is None and y.dtype.kind in "UO":
-        raise ArgumentError(
-            "y",
-            "be numbers, or classes= be given",
-            f"{y.tolist()[0]!r} in row {first}",
-        )
+        got = f"{y.tolist()[0]!r} in row {first}"
+        raise ArgumentError("y", "be numbers, or classes= be given", got)
     y = models.encode_targets(model.model, y, first)
     if model.classes is None:
         examples.check_labels(model.state, y, first)
@@ -466,12 +441,10 @@ def _encode(model: StreamModel, y: np.ndarray, first: int) -> np.ndarray:
 def _read_next(ready: Iterator[Item], name: str, position: Position) -> Item | None:
     """The next batch, or None after the last."""
     try:
-        with names_errors(name):
+        with _with_model(position.model, name):
             return next(ready, None)
-    except (ImportError, MemoryError):
+    except (ImportError, MemoryError, StreamError):
         raise
-    except ValueError as error:
-        raise StreamError(str(error), position.model) from error
     except Exception as error:  # whatever an iterator may raise: the model is kept
         raise StreamError(
             f"{name}: batches must be readable, got {type(error).__name__}: {error}, "
@@ -482,7 +455,7 @@ def _read_next(ready: Iterator[Item], name: str, position: Position) -> Item | N
 
 @contextlib.contextmanager
 def _with_model(model: StreamModel, name: str) -> Iterator[None]:
-    """Turns errors, of the source of this name, into a `StreamError` with the model."""
+    """Turns errors about this source into a `StreamError` with the model."""
     try:
         with names_errors(name):
             yield
@@ -497,9 +470,7 @@ def _learn_batch(
     model, state = position.model, position.model.state
     with _with_model(model, name):
         if isinstance(model.scaling, Scaling) and isinstance(batch.scaling, Scaling):
-            state = units.rescale_vectors(
-                algorithm, state, model.scaling, batch.scaling
-            )
+            state = rescale_vectors(algorithm, state, model.scaling, batch.scaling)
         state, scores = _learn_rows(algorithm, state, batch)
     scored, error = _sum_errors(model, state, batch, scores)
     model = extend_curve(model, state, batch.scaling, batch.rows, scored, error)
@@ -508,8 +479,39 @@ def _learn_batch(
     return Position(model, position.batches + 1, batch.first + batch.rows, batch.raw)
 
 
+def rescale_vectors(
+    algorithm: Algorithm, state: OnlineState, old: Scaling, new: Scaling
+) -> OnlineState:
+    """The state with its support vectors in the units of another scaling.
+
+    They remain the same raw rows. If only means change and the kernel is stationary,
+    the function of raw rows does not change; if deviations change, distances change,
+    and the kernel matrices that learners keep are recomputed. The frequencies of
+    `budgetjax.fourier` are not rows and do not change.
+
+    The cost is O(B d), or O(B^2 (d + B)) for learners with a kernel matrix or a span,
+    whose basis becomes a close one that is orthonormal under the new kernel matrix.
+    """
+    mask = np.asarray(state.expansion.mask)
+    if algorithm.with_vectors is None or not np.any(mask):
+        return state
+    vectors = np.asarray(state.expansion.vectors)
+    rows = np.where(mask[:, None], new.moved(vectors, old), 0)
+    return _replace_vectors(
+        algorithm, state, jax.device_put(rows.astype(vectors.dtype))
+    )
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _replace_vectors(
+    algorithm: Algorithm, state: OnlineState, vectors: Array
+) -> OnlineState:
+    assert algorithm.with_vectors is not None, "left alone before"
+    return algorithm.refresh_caches(algorithm.with_vectors(state, vectors))
+
+
 def _sum_errors(
-    model: StreamModel, state: Any, batch: Batch, scores: Array
+    model: StreamModel, state: OnlineState, batch: Batch, scores: Array
 ) -> tuple[int, float]:
     """The rows that count, and their errors before they were learned by `state`."""
     if not models.is_regressor(state):
@@ -525,10 +527,7 @@ def _sum_errors(
 def _replay_reservoir(
     algorithm: Algorithm, model: StreamModel, size: int, name: str
 ) -> StreamModel:
-    """The model after a replay of its reservoir, which is then dropped.
-
-    Errors on these rows do not count in the curve, since the model saw them before.
-    """
+    """The model after a replay of its reservoir, which the curve does not count."""
     if model.reservoir is None:
         return model
     state, kept = model.state, model.reservoir.rows()
@@ -543,7 +542,9 @@ def _replay_reservoir(
     return model._replace(model=model.model._replace(model=state), reservoir=None)
 
 
-def _learn_rows(algorithm: Algorithm, state: Any, batch: Batch) -> tuple[Any, Array]:
+def _learn_rows(
+    algorithm: Algorithm, state: OnlineState, batch: Batch
+) -> tuple[OnlineState, Array]:
     """The state after a batch, and the scores of its rows."""
     # Arrays in the state's dtypes need no compiled program to go to the device.
     X, y, weights = jax.device_put((batch.X, batch.y, batch.weight))

@@ -25,11 +25,10 @@ class StreamModel(NamedTuple):
         the scaling, the classes and the names of the columns.
       rows: the number of rows read at each point of the learning curve, shape
         `(points,)`, at most 1,000 points; the last point is the end.
-      errors: the progressive error at each point, where each row is predicted before it
-        is learned: the rate of mistakes, or for a regressor the mean squared error over
-        rows and outputs, shape `(points,)`.
-      num_scored: the number of rows with a weight above 0, over which the errors are
-        averaged.
+      errors: the error at each point of rows before they were learned: the rate of
+        mistakes, or for a regressor the mean squared error over rows and outputs, shape
+        `(points,)`.
+      num_scored: the number of rows with a weight above 0, whose errors are averaged.
       total_error: the sum of their errors.
       reservoir: the sample of rows, until the end of a stream that keeps one.
     """
@@ -73,11 +72,9 @@ class StreamModel(NamedTuple):
 class _WithModel(Named):
     """An error that carries a model."""
 
-    model: StreamModel
-
     def __init__(self, message: str, model: Any = None):
         super().__init__(message)
-        self.model = model
+        self.model: StreamModel = model
 
 
 class StreamError(_WithModel, InputError):

@@ -31,12 +31,8 @@ class Rows(NamedTuple):
 
     def joined(self, other: "Rows") -> "Rows":
         """These rows and others, in the dtypes of these."""
-        return Rows(
-            *(
-                np.concatenate([one, more.astype(one.dtype, copy=False)])
-                for one, more in zip(self, other, strict=True)
-            )
-        )
+        pairs = zip(self, other, strict=True)
+        return Rows(*(np.concatenate([a, b.astype(a.dtype)]) for a, b in pairs))
 
     def least(self, size: int) -> "Rows":
         """At most `size` rows with the smallest numbers, in ascending order."""
@@ -46,14 +42,11 @@ class Rows(NamedTuple):
 
 @_pytree.record
 class Reservoir(NamedTuple):
-    """The rows of a stream with the smallest random numbers.
+    """The rows of a stream with the smallest random numbers, a uniform sample.
 
-    Every row of the stream is equally likely to be kept, and any division of the stream
-    into batches keeps the same rows. A batch costs its random numbers and a copy of
-    `recent`.
-
-    Of `num_rows` rows so far, at most `size` are `kept`, sorted by their numbers. Up to
-    half as many later rows, which may replace some of them, are `recent`.
+    Any division of the stream into batches keeps the same rows. Of `num_rows` rows so
+    far, at most `size` are `kept`, sorted by their numbers. Up to half as many later
+    rows, which may replace some of them, are `recent`.
     """
 
     kept: Rows

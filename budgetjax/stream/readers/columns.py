@@ -2,6 +2,7 @@
 
 import collections
 import contextlib
+import itertools
 import lzma
 import os
 import types
@@ -13,7 +14,7 @@ from jax.typing import DTypeLike
 
 from budgetjax import _checks
 from budgetjax._errors import ArgumentError, names_errors
-from budgetjax.inputs import regroup
+from budgetjax.raw_rows import regroup
 from budgetjax.stream import batches as source
 from budgetjax.stream.batches import Batches
 from budgetjax.stream.readers import files
@@ -62,26 +63,29 @@ class DamageError(Exception):
 # The errors of a parser, and of Python's decompression and decoding.
 DAMAGED = (DamageError, OSError, EOFError, UnicodeDecodeError, lzma.LZMAError)
 
-# A file, the number of the first row, and a `pyarrow.RecordBatch`.
-Part = tuple[str, int, "RecordBatch"]
+
+class Selection(NamedTuple):
+    """The arguments that all readers of tables have; see `csv`."""
+
+    target: str | int | None
+    features: Sequence[str | int] | None
+    weight: str | int | None
+    allow_missing: bool
+    batch_rows: int | None
+    dtype: DTypeLike | None
 
 
-def choose_columns(
-    names: Sequence[str],
-    target: str | int | None,
-    features: Sequence[str | int] | None,
-    weight: str | int | None,
-) -> Columns:
-    """The chosen columns, each by its name or number; see `csv`."""
+def choose_columns(names: Sequence[str], selection: Selection) -> Columns:
+    """The selected columns, each by its name or number."""
     _check_distinct("column names", "be unique", names)
     known, texts = set(names), {}
 
-    def one(use: str, column: object) -> str:
+    def name_of(use: str, column: object) -> str:
         if isinstance(column, str):
             if column in known:
                 return column
-            if use == "features" and (found := split_indicator(column, known)):
-                texts[column] = found
+            if use == "features" and (indicator := split_indicator(column, known)):
+                texts[column] = indicator
                 return column
             expected = f"of the columns {_list_names(names)}"
         elif isinstance(column, bool) or not isinstance(column, int | np.integer):
@@ -92,41 +96,46 @@ def choose_columns(
             expected = f"a column number from {-len(names)} to {len(names) - 1}"
         raise ArgumentError(use, f"be {expected}", f"{column!r}")
 
-    y = None if target is None else one("target", target)
-    w = None if weight is None else one("weight", weight)
-    if w is not None and y is None:
-        raise ArgumentError("weight", "come with a target", f"{w!r} and target=None")
-    if features is None:
-        # All columns except an index written by pandas, which has no name in CSV.
-        X = tuple(
-            name
-            for i, name in enumerate(names)
-            if name not in (y, w)
-            and not name.startswith(INDEX)
-            and (name or i or len(names) == 1)
-        )
-        if "" in X:
-            raise ArgumentError(
-                "every column",
-                "have a name",
-                f"none for column {names.index('')}",
-            ).advised("choose columns with features=")
-    elif isinstance(features, str) or not isinstance(features, Sequence):
-        raise ArgumentError("features", "be a list of columns", f"{features!r}")
+    target, weight = (
+        None if one is None else name_of(use, one)
+        for use, one in (("target", selection.target), ("weight", selection.weight))
+    )
+    if weight is not None and target is None:
+        expected, got = "come with a target", f"{weight!r} and target=None"
+        raise ArgumentError("weight", expected, got)
+    chosen = selection.features
+    if chosen is None:
+        features = _all_features(names, {target, weight})
+    elif isinstance(chosen, str) or not isinstance(chosen, Sequence):
+        raise ArgumentError("features", "be a list of columns", f"{chosen!r}")
     else:
-        X = tuple(one("features", feature) for feature in features)
-    if not X:
-        raise ArgumentError(
-            "features",
-            "be at least one column",
-            f"none; the columns are {_list_names(names)}",
-        )
-    columns = Columns(X, y, w, texts)
-    of_text = columns.text_columns()
-    used = [*(name for name in X if name not in texts), *of_text, y, w]
-    used = [name for name in used if name is not None]
+        features = tuple(name_of("features", one) for one in chosen)
+    if not features:
+        got = f"none; the columns are {_list_names(names)}"
+        raise ArgumentError("features", "be at least one column", got)
+    columns = Columns(features, target, weight, texts)
+    used = [name for name in (target, weight) if name is not None]
+    used += [name for name in features if name not in texts]
+    used += columns.text_columns()
     _check_distinct("features, target and weight", "be different columns", used)
     return columns
+
+
+def _all_features(names: Sequence[str], others: set[str | None]) -> tuple[str, ...]:
+    """All columns but these and an index of pandas, which has no name in CSV."""
+    features = tuple(
+        name
+        for i, name in enumerate(names)
+        if name not in others
+        and not name.startswith(INDEX)
+        and (name or i or len(names) == 1)
+    )
+    if "" in features:
+        got = f"none for column {names.index('')}"
+        raise ArgumentError("every column", "have a name", got).advised(
+            "choose columns with features="
+        )
+    return features
 
 
 def split_indicator(feature: str, names: Collection[str]) -> tuple[str, str] | None:
@@ -150,97 +159,82 @@ def _list_names(names: Sequence[str]) -> str:
 
 
 class Table(NamedTuple):
-    """A file or a table of named columns.
+    """A file of a format, or a table, with named columns.
 
     `types` returns the NumPy dtypes of the columns of X and of the weights, and `read`
     returns record batches of some columns, with a maximum number of rows if possible.
+    `intact` describes a file that can be read, for messages.
     """
 
     name: str
+    intact: str
     columns: Sequence[str]
     types: Callable[[Columns], set[np.dtype]]
     read: Callable[[Columns, int], Iterator["RecordBatch"]]
     num_rows: int | None = None
 
+    def parts(self, columns: Columns, rows: int) -> Iterator[tuple[int, "RecordBatch"]]:
+        """At most `rows` rows at a time, with the number of the first."""
+        row = 0
+        with names_errors(self.name), report_damage(self.intact, lambda: row):
+            for batch in self.read(columns, rows):
+                for start in range(0, batch.num_rows, rows):
+                    yield row + start, batch.slice(start, rows)
+                row += batch.num_rows
 
-def table_batches(
-    what: str,
-    path: Any,
-    tables: Sequence[Table],
-    target: str | int | None,
-    features: Sequence[str | int] | None,
-    weight: str | int | None,
-    allow_missing: bool,
-    batch_rows: int | None,
-    dtype: DTypeLike | None,
-) -> Batches:
+
+def table_batches(path: Any, tables: Sequence[Table], selection: Selection) -> Batches:
     """The rows of one table after the other, with the columns of the first.
 
-    `what` describes an intact file of the format, and `path` is the user's argument,
-    for messages; see `csv` for the others.
+    `path` is the user's argument, for messages.
     """
-    _checks.flag("allow_missing", allow_missing)
+    _checks.flag("allow_missing", selection.allow_missing)
     first = tables[0]
     name = str(path) if isinstance(path, str | os.PathLike) else first.name
     if name == first.name and len(tables) > 1:
         name += f" and {len(tables) - 1} more"
     with names_errors(first.name):
-        columns = choose_columns(first.columns, target, features, weight)
-    # All columns are wanted, so no file may lack one.
-    given = None if features is None else columns.features
+        columns = choose_columns(first.columns, selection)
+    same = selection._replace(target=columns.target, weight=columns.weight)
+    if selection.features is not None:
+        same = same._replace(features=columns.features)
     for table in tables[1:]:
         with names_errors(table.name):
-            found = choose_columns(table.columns, columns.target, given, columns.weight)
-            if odd := set(found.features) ^ set(columns.features):
-                raise ArgumentError(
-                    "every file",
-                    f"have the columns of {first.name}",
-                    f"{min(odd)!r} in one of them only",
-                )
+            # All columns are wanted, so no file may lack one.
+            others = choose_columns(table.columns, same).features
+            if odd := set(others) ^ set(columns.features):
+                expected = f"have the columns of {first.name}"
+                got = f"{min(odd)!r} in one of them only"
+                raise ArgumentError("every file", expected, got)
     types = set().union(*(table.types(columns) for table in tables))
-    dtype = files.float_type(dtype, files.exact_type(types))
-    rows = source.rows_per_batch(len(columns.features), dtype, batch_rows)
-
-    def parts_of(table: Table, wanted: Columns) -> Iterator[Part]:
-        row = 0
-        with names_errors(table.name), report_damage(what, lambda: row):
-            for part in table.read(wanted, rows):
-                yield table.name, row, part
-                row += part.num_rows
-
-    def parts(wanted: Columns) -> Iterator[Part]:
-        for table in tables:
-            yield from parts_of(table, wanted)
-
+    dtype = files.float_type(selection.dtype, files.exact_type(types))
     with names_errors(name):
-        columns = _add_indicators(columns, parts)
-    rows = source.rows_per_batch(len(columns.features), dtype, batch_rows)
+        columns = _add_indicators(columns, tables)
+    rows = source.rows_per_batch(len(columns.features), dtype, selection.batch_rows)
 
     def pieces(wanted: Columns) -> Iterator[tuple[np.ndarray, ...]]:
-        for name, row, part in parts(wanted):
-            for start in range(0, part.num_rows, rows):
-                piece = part.slice(start, rows)
-                with names_errors(name):
-                    yield _convert_part(wanted, row + start, piece, dtype, fills)
+        for table in tables:
+            for row, part in table.parts(wanted, rows):
+                with names_errors(table.name):
+                    yield _convert_part(
+                        wanted, row, part, dtype, selection.allow_missing
+                    )
 
-    def read(wanted: Columns) -> Iterator[tuple[np.ndarray, ...]]:
-        return regroup(pieces(wanted), rows)
+    def read_targets() -> Iterator[np.ndarray]:
+        return (y for _, y in regroup(pieces(Columns((), columns.target)), rows))
 
-    fills, counts = allow_missing, [table.num_rows for table in tables]
-    y_alone = Columns((), columns.target)
+    counts = [table.num_rows for table in tables]
     return Batches(
         name,
         len(columns.features),
-        lambda: read(columns),
-        None if None in counts else sum(filter(None, counts)),
-        columns.features,
-        None if columns.target is None else lambda: (y for _, y in read(y_alone)),
+        read=lambda: regroup(pieces(columns), rows),
+        num_rows=None if None in counts else sum(filter(None, counts)),
+        feature_names=columns.features,
+        read_targets=None if columns.target is None else read_targets,
     )
 
 
-def _add_indicators(
-    columns: Columns, parts: Callable[[Columns], Iterator[Part]]
-) -> Columns:
+def _add_indicators(columns: Columns, tables: Sequence[Table]) -> Columns:
     """Adds a feature for each text of the columns that are given without a text.
 
     It makes one pass over these columns, if there are any; the texts are sorted.
@@ -251,11 +245,10 @@ def _add_indicators(
     found: dict[str, set[str]] = {column: set() for column in wanted}
     of_text = [f"{column}=" for column in wanted]
     asked = Columns(tuple(of_text), texts={name: (name[:-1], "") for name in of_text})
-    for _, _, table in parts(asked):
+    parts = (table.parts(asked, source.MAX_ROWS) for table in tables)
+    for _, part in itertools.chain.from_iterable(parts):
         for column, texts in found.items():
-            texts.update(
-                _as_text(table.column(column)).unique().drop_null().to_pylist()
-            )
+            texts.update(_as_text(part.column(column)).unique().drop_null().to_pylist())
             if len(texts) > MAX_TEXTS:
                 raise ArgumentError(
                     f"column {column!r}",
@@ -264,12 +257,13 @@ def _add_indicators(
                 )
     features, texts = [], {}
     for name in columns.features:
-        column, text = columns.texts.get(name, (name, name))
-        every = sorted(found[column] - {""}) if not text else [text]
-        new = [f"{column}={one}" for one in every] if not text else [name]
-        features += new
-        if name in columns.texts:
-            texts |= {one: (column, text) for one, text in zip(new, every, strict=True)}
+        if name not in columns.texts:
+            features.append(name)
+            continue
+        column, text = columns.texts[name]
+        for one in [text] if text else sorted(found[column] - {""}):
+            features.append(f"{column}={one}")
+            texts[features[-1]] = column, one
     if not features:
         raise ArgumentError("features", "be at least one column", "no text")
     return columns._replace(features=tuple(features), texts=texts)
@@ -278,21 +272,19 @@ def _add_indicators(
 def _convert_part(
     columns: Columns,
     row: int,
-    table: "RecordBatch",
+    part: "RecordBatch",
     dtype: DTypeLike,
     allow_missing: bool,
 ) -> tuple[np.ndarray, ...]:
     """Rows, from this number on, as `(X,)`, `(X, y)` or `(X, y, weight)`."""
-    found = dict(zip(table.schema.names, table.columns, strict=True))
+    found = dict(zip(part.schema.names, part.columns, strict=True))
 
     def numbers(use: str, name: str) -> np.ndarray:
         allowed = allow_missing and use == "X"
         values = _convert_column(row, use, name, found[name], allowed)
-        if values.dtype == dtype:
-            return values
         return source.cast_numbers(use, values, dtype, row, (name,))
 
-    X = np.zeros((table.num_rows, len(columns.features)), dtype)
+    X = np.zeros((part.num_rows, len(columns.features)), dtype)
     places: dict[str, dict[str, int]] = {}
     for i, name in enumerate(columns.features):
         if name in columns.texts:
@@ -308,7 +300,7 @@ def _convert_part(
     y = source.coerce_targets(y, row)
     if columns.weight is None:
         return X, y
-    return X, y, numbers("weight", columns.weight).copy()
+    return X, y, numbers("weight", columns.weight)
 
 
 def _as_text(column: "Array") -> "Array":

@@ -3,27 +3,30 @@
 import contextlib
 import functools
 import re
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+import types
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 from jax.typing import DTypeLike
 
 from budgetjax import _checks
 from budgetjax._errors import ArgumentError, names_errors
 from budgetjax.stream.batches import Batches
-from budgetjax.stream.readers import columns as table_columns
 from budgetjax.stream.readers import files
 from budgetjax.stream.readers.columns import (
+    DAMAGED,
     HOW_TO_ENCODE,
     Columns,
     DamageError,
+    Selection,
     Table,
     report_damage,
+    table_batches,
 )
 from budgetjax.stream.readers.formats import register_format
 
 if TYPE_CHECKING:
-    from pyarrow import DataType, RecordBatch
+    from pyarrow import DataType, NativeFile, RecordBatch
 
 # Bytes per block, of which pyarrow reads up to 32 ahead. A row must fit, at CELL bytes
 # per cell.
@@ -63,9 +66,9 @@ def csv(
 ) -> Batches:
     r"""Batches of a CSV file, or of several.
 
-    pyarrow parses it in blocks of 256 KiB, of which about 10 MiB are held; files `.gz`,
-    `.bz2` and `.xz` are decompressed. The text is UTF-8, cells may be quoted, and empty
-    lines are skipped. Unused columns may hold anything.
+    pyarrow parses it in blocks, of which about 10 MiB are held; files `.gz`, `.bz2` and
+    `.xz` are decompressed. The text is UTF-8, cells may be quoted, and empty lines are
+    skipped. Unused columns may hold anything.
 
     Args:
       path: a file, a list of files, or a folder, whose files `*.csv`, also compressed,
@@ -91,16 +94,15 @@ def csv(
 
     Returns:
       `Batches`. Targets are numbers or booleans if all in the first block are,
-      otherwise strings. Numbers are int64 if all of them are integers, and float64
-      otherwise, but strings if an integer has leading zeros, such as "007", or exceeds
-      64 bits. To determine this, the first read starts with a pass over the targets.
+      otherwise strings. Numbers are int64 if a pass over all of them finds integers,
+      float64 otherwise, but strings if an integer has leading zeros, such as "007", or
+      exceeds 64 bits.
 
     Raises:
       ValueError: if the file is empty, a column is missing, two have the same name, or
-        a header holds numbers; and during reading, if a row has too few or too many
-        cells, a cell is empty or missing (`NA`, `null`, `nan`), text is found instead
-        of a number, a value is out of the range of `dtype`, or the compressed file is
-        damaged.
+        a header holds numbers; and during reading, if the number of cells in a row
+        differs, a cell is empty or missing (`NA`, `null`, `nan`), or text or out of the
+        range of `dtype` in a column of numbers, or the compressed file is damaged.
 
     Example:
       >>> import pathlib, tempfile
@@ -116,23 +118,21 @@ def csv(
     _checks.flag("header", header)
     if text_target is not None:
         _checks.flag("text_target", text_target)
-    for name, character in (("delimiter", delimiter), ("decimal", decimal)):
-        if character is None and name == "delimiter":
-            continue
+    characters = {"delimiter": "," if delimiter is None else delimiter}
+    for name, character in (characters | {"decimal": decimal}).items():
         if not isinstance(character, str) or len(character) != 1:
             raise ArgumentError(name, "be one character", f"{character!r}")
-    found: list[_File] = []
+    sources: list[_File] = []
     for one in map(str, files.list_files(path, (".csv", ".tsv"))):
-        parse = Parse(header, delimiter or _delimiter(one), decimal)
+        tab_or_comma = "\t" if files.ending(one) == ".tsv" else ","
+        file = _File(one, header, delimiter or tab_or_comma, decimal)
         with names_errors(one):
-            found.append(_File.of(pa, one, parse))
-    if header and features is None and target not in found[0].types:
-        with names_errors(found[0].path):
-            _check_names(found[0].names)
+            sources.append(file.with_columns())
+    if header and features is None and target not in sources[0].types:
+        with names_errors(sources[0].path):
+            _check_names(sources[0].names)
     # One pass over the labels, for any number of passes over the rows.
-    target_type = functools.cache(
-        lambda name: _target_type(pa, found, name, text_target)
-    )
+    target_type = functools.cache(lambda name: _target_type(sources, name, text_target))
 
     def table(file: _File) -> Table:
         def read(wanted: Columns, rows: int) -> Iterator["RecordBatch"]:
@@ -145,72 +145,51 @@ def csv(
                 return kind if pa.types.is_boolean(kind) else pa.float64()
 
             types = {name: texts.get(name) or type_of(name) for name in wanted.names()}
-            return file.blocks(types, wanted.features)
+            with file.opened(types, wanted.features) as blocks:
+                yield from blocks
 
-        return Table(file.path, file.names, lambda _: {dtype}, read)
+        return Table(file.path, WHAT, file.names, lambda _: {dtype}, read)
 
-    return table_columns.table_batches(
-        *(WHAT, path, [table(file) for file in found]),
-        *(target, features, weight, allow_missing, batch_rows, dtype),
-    )
-
-
-def _delimiter(path: files.Path) -> str:
-    """The delimiter of a file by its ending."""
-    return "\t" if files.ending(path) == ".tsv" else ","
-
-
-class Parse(NamedTuple):
-    """How to read the text; see `csv`."""
-
-    header: bool
-    delimiter: str
-    decimal: str
+    chosen = Selection(target, features, weight, allow_missing, batch_rows, dtype)
+    return table_batches(path, [table(file) for file in sources], chosen)
 
 
 class _File(NamedTuple):
-    """A file, the bytes per block, and its columns with their types."""
+    """A file, how to read its text, and its columns with their types."""
 
     path: str
-    parse: Parse
-    block: int
-    names: list[str]
-    types: "dict[str, DataType]"
+    header: bool
+    delimiter: str
+    decimal: str
+    block: int = BLOCK
+    names: Sequence[str] = ()
+    types: "Mapping[str, DataType]" = types.MappingProxyType({})
 
-    @classmethod
-    def of(cls, pa: Any, path: str, parse: Parse) -> "_File":
-        """The file, after checks that it is text with this delimiter."""
-        files.check_readable(path)
-        with report_damage(WHAT), _open_bytes(pa, path) as file:
+    def with_columns(self) -> "_File":
+        """The file with its columns, after checks that it is text."""
+        files.check_readable(self.path)
+        with report_damage(WHAT), _open_bytes(self.path) as file:
             start = file.read(BLOCK)
-        alien = next((ALIEN[head] for head in ALIEN if start.startswith(head)), None)
-        if alien or b"\0" in start:
-            got = alien or "bytes that are no text"
+        binary = "bytes that are no text" if b"\0" in start else None
+        alien = (ALIEN[head] for head in ALIEN if start.startswith(head))
+        if got := next(alien, binary):
             raise ArgumentError("the file", f"be {WHAT}", got)
         line = start.partition(b"\n")[0].decode(errors="replace").strip()
         seen = (one for one in OTHERS if one in line)
-        other = None if parse.delimiter in line else next(seen, None)
+        other = None if self.delimiter in line else next(seen, None)
         if other is not None:
             raise ArgumentError(
                 "cells",
-                f"be separated by {parse.delimiter!r}",
+                f"be separated by {self.delimiter!r}",
                 f"{line[:80]!r} as the first line",
             ).advised(f"delimiter={other!r} reads it")
-        block = max(BLOCK, CELL * line.count(parse.delimiter))
-        file = cls(path, parse, block, [], {})
+        block = max(BLOCK, CELL * line.count(self.delimiter))
+        file = self._replace(block=block)
         with report_damage(WHAT), file.opened({}) as reader:
-            names, types = reader.schema.names, reader.schema.types
-        if not parse.header:
-            names = [str(i) for i in range(len(names))]
-        types = dict(zip(names, types, strict=True))
+            schema = reader.schema
+        names = schema.names if self.header else list(map(str, range(len(schema))))
+        types = dict(zip(names, schema.types, strict=True))
         return file._replace(names=names, types=types)
-
-    def blocks(
-        self, types: "dict[str, DataType]", features: Sequence[str] = ()
-    ) -> Iterator["RecordBatch"]:
-        """Record batches of some columns, in these types."""
-        with self.opened(types, features) as reader:
-            yield from reader
 
     @contextlib.contextmanager
     def opened(
@@ -223,41 +202,52 @@ class _File(NamedTuple):
         import pyarrow
         from pyarrow import csv
 
-        parse, names = self.parse, self.names
         read = csv.ReadOptions(
             use_threads=False,
             block_size=self.block,
             # None takes the names from the first line.
-            column_names=None if parse.header else names or None,
-            autogenerate_column_names=not (parse.header or names),
+            column_names=None if self.header else list(self.names) or None,
+            autogenerate_column_names=not (self.header or self.names),
         )
         cells = csv.ParseOptions(
-            delimiter=parse.delimiter,
+            delimiter=self.delimiter,
             newlines_in_values=True,
             # With one column, an empty line is an empty cell.
-            ignore_empty_lines=len(names) != 1,
+            ignore_empty_lines=len(self.names) != 1,
         )
         values = csv.ConvertOptions(
             column_types=types,
             include_columns=list(types),
             strings_can_be_null=True,
             quoted_strings_can_be_null=False,
-            decimal_point=parse.decimal,
+            decimal_point=self.decimal,
         )
         try:
-            with csv.open_csv(
-                _open_bytes(pyarrow, self.path), read, cells, values
-            ) as reader:
+            with csv.open_csv(_open_bytes(self.path), read, cells, values) as reader:
                 yield reader
         except pyarrow.ArrowInvalid as error:
-            raise DamageError(*_explain(str(error), names, parse, features)) from error
+            raise DamageError(*self._explain(str(error), features)) from error
+
+    def _explain(self, text: str, features: Sequence[str]) -> tuple[str, str]:
+        """An error with rows counted from 0 and names of columns, and advice."""
+        advice = ""
+        if column := re.search(r"CSV column #(\d+)", text):
+            name = self.names[int(column[1])]
+            text = text.replace(column[0], f"column {name!r}")
+            value = text.partition("invalid value '")[2].removesuffix("'")
+            advice = HOW_TO_ENCODE if value and name in features else ""
+            if self.decimal != "," and COMMA.fullmatch(value):
+                advice = "decimal=',' reads decimal commas"
+        if row := re.search(r"Row #(\d+)", text):
+            text = text.replace(row[0], f"row {int(row[1]) - 1 - self.header}")
+        return text, advice
 
 
-def _target_type(
-    pa: Any, found: list[_File], name: str, text: bool | None
-) -> "DataType":
+def _target_type(sources: list[_File], name: str, text: bool | None) -> "DataType":
     """The type of the targets, after a pass over them if they look like integers."""
-    kind = found[0].types[name]
+    import pyarrow as pa
+
+    kind = sources[0].types[name]
     number = pa.types.is_integer(kind) or pa.types.is_floating(kind)
     if text or not number:
         return kind if pa.types.is_boolean(kind) and not text else pa.string()
@@ -265,57 +255,44 @@ def _target_type(
     if text is not None:
         return types["number"]
     kinds: set[str] = set()
-    for file in found:
+    for file in sources:
         # The read of the rows reports other errors of the file.
-        with contextlib.suppress(pa.ArrowException, *table_columns.DAMAGED):
-            for block in file.blocks({name: pa.string()}):
+        suppressed = contextlib.suppress(pa.ArrowException, *DAMAGED)
+        with suppressed, file.opened({name: pa.string()}) as blocks:
+            for block in blocks:
                 texts = block.column(name).unique().drop_null().to_pylist()
-                kinds |= {_kind_of_label(text.strip(), file.parse) for text in texts}
+                kinds |= {_kind_of_label(text.strip(), file.decimal) for text in texts}
                 if kinds & types.keys():
                     return types["text" if "text" in kinds else "number"]
     return pa.string() if "code" in kinds else pa.int64()
 
 
-def _kind_of_label(text: str, parse: Parse) -> str:
+def _kind_of_label(text: str, decimal: str) -> str:
     """The type that keeps this label distinct from labels with other texts."""
     if not WHOLE.fullmatch(text):
-        plain = text.replace(parse.decimal, ".")
+        plain = text.replace(decimal, ".")
         return "number" if NUMBER.fullmatch(plain) else "text"
     if str(value := int(text)) == text:
         return "whole" if abs(value) < 2**63 else "text"
     return "code" if value and text.lstrip("+-").startswith("0") else "number"
 
 
-def _open_bytes(pa: Any, path: str) -> Any:
+def _open_bytes(path: str) -> "NativeFile | BinaryIO":
     """The open file, decompressed by pyarrow if possible."""
+    from pyarrow import input_stream
+
     by_python = files.compression(path) == "lzma"
-    return files.open_decompressed(path) if by_python else pa.input_stream(path)
+    return files.open_decompressed(path) if by_python else input_stream(path)
 
 
-def _explain(
-    text: str, names: list[str], parse: Parse, features: Sequence[str]
-) -> tuple[str, str]:
-    """An error of pyarrow with rows counted from 0 and names of columns, and advice."""
-    advice = ""
-    if column := re.search(r"CSV column #(\d+)", text):
-        name = names[int(column[1])]
-        text = text.replace(column[0], f"column {name!r}")
-        value = text.partition("invalid value '")[2].removesuffix("'")
-        advice = HOW_TO_ENCODE if value and name in features else ""
-        if parse.decimal != "," and COMMA.fullmatch(value):
-            advice = "decimal=',' reads decimal commas"
-    if row := re.search(r"Row #(\d+)", text):
-        text = text.replace(row[0], f"row {int(row[1]) - 1 - parse.header}")
-    return text, advice
-
-
-def _check_names(names: list[str]) -> None:
+def _check_names(names: Sequence[str]) -> None:
     """Raises if the header looks like a row: a name is a number, not its own index."""
     for i, name in enumerate(names):
         if NUMBER.fullmatch(name.strip()) and name.strip() != str(i):
-            raise ArgumentError(
+            error = ArgumentError(
                 "the first line", "hold the names of columns", repr(name)
-            ).advised(
+            )
+            raise error.advised(
                 "header=False reads files without names, and a target that is one of "
                 "them says that these are names"
             )

@@ -33,7 +33,7 @@ class Format(NamedTuple):
 
 FORMATS: dict[str, Format] = {}
 # The format of files without a known ending.
-OTHERWISE = "libsvm"
+DEFAULT_FORMAT = "libsvm"
 
 
 def register_format(
@@ -78,9 +78,7 @@ def register_format(
         # A module that is executed again replaces its reader.
         if name in FORMATS and FORMATS[name].reader.__module__ == reader.__module__:
             del FORMATS[name]
-        taken = {name: "name" for name in FORMATS} | dict.fromkeys(
-            by_ending(), "ending"
-        )
+        taken = dict.fromkeys(FORMATS, "name") | dict.fromkeys(by_ending(), "ending")
         for one in (name, *endings):
             if one in taken:
                 raise ArgumentError(
@@ -93,17 +91,12 @@ def register_format(
     return register
 
 
-def names(argument: str | None = None) -> tuple[str, ...]:
-    """The names of all formats, or of those whose reader has an argument.
-
-    Those with named columns come first, and the one without endings last.
-    """
-    ordered = sorted(
-        FORMATS.values(), key=lambda one: (not one.has_columns, not one.endings)
-    )
-    return tuple(
-        one.name for one in ordered if argument is None or argument in one.arguments
-    )
+def names(argument: str = "") -> tuple[str, ...]:
+    """The names of all formats, or of those whose reader has an argument."""
+    takers = [one for one in FORMATS.values() if argument in {"", *one.arguments}]
+    # Those with named columns come first, and the one without endings last.
+    takers.sort(key=lambda one: (not one.has_columns, not one.endings))
+    return tuple(one.name for one in takers)
 
 
 def by_ending() -> dict[str, Format]:
@@ -112,12 +105,12 @@ def by_ending() -> dict[str, Format]:
 
 
 # Extensions of other formats, which are not read as LIBSVM text.
-OTHERS = (
+UNSUPPORTED_ENDINGS = (
     *(".json", ".jsonl", ".xlsx", ".xls", ".ods", ".npz", ".pkl", ".pickle", ".mat"),
     *(".h5", ".hdf5", ".arff", ".orc", ".avro", ".db", ".sqlite", ".html", ".xml"),
     *(".yaml", ".safetensors", ".pt"),
 )
-PACKED = (".zip", ".zst", ".tar", ".tgz", ".7z", ".rar", ".lz4", ".br")
+PACKED_ENDINGS = (".zip", ".zst", ".tar", ".tgz", ".7z", ".rar", ".lz4", ".br")
 
 
 def first_ending(path: Any) -> str:
@@ -133,19 +126,17 @@ def first_ending(path: Any) -> str:
 @names_errors("read")
 def format_of(path: Any, format: str | None = None) -> Format:
     """The named format, or the format of a file by its ending."""
-    if format is not None:
-        if format not in FORMATS:
-            raise ArgumentError(
-                "format", f"be one of {', '.join(names())}", f"{format!r}"
-            )
+    if format in FORMATS:
         return FORMATS[format]
+    if format is not None:
+        raise ArgumentError("format", f"be one of {', '.join(names())}", f"{format!r}")
     end, known = first_ending(path), by_ending()
-    if end in PACKED + OTHERS and end not in known:
-        advice = "unpack it first" if end in PACKED else ""
+    if end in PACKED_ENDINGS + UNSUPPORTED_ENDINGS and end not in known:
+        advice = "unpack it first" if end in PACKED_ENDINGS else ""
         expected = f"be {', '.join(known)}, or LIBSVM text under another name"
         with names_errors(str(path)):
             raise ArgumentError("the file", expected, end).advised(advice)
-    return known.get(end, FORMATS[OTHERWISE])
+    return known.get(end, FORMATS[DEFAULT_FORMAT])
 
 
 @names_errors("read")

@@ -89,9 +89,9 @@ def libsvm(
     """
     _checks.import_optional("sklearn.datasets")
     dtype = files.float_type(dtype)
-    _checks.flag("zero_based", zero_based)
-    _checks.flag("ignore_beyond", ignore_beyond)
-    _checks.flag("sparse", sparse)
+    flags = {"zero_based": zero_based, "ignore_beyond": ignore_beyond, "sparse": sparse}
+    for name, flag in flags.items():
+        _checks.flag(name, flag)
     name, num_rows = str(path), None
     first = 0 if zero_based else 1
     with names_errors(name):
@@ -101,24 +101,24 @@ def libsvm(
     num_features = _checks.size("num_features", num_features)
     numbers = min(num_features, USUAL_NUMBERS) if sparse else num_features
     rows = rows_per_batch(numbers, dtype, batch_rows)
-    parser = _Parser(name, num_features, first, ignore_beyond, dtype)
+    parser = _Parser(path, num_features, first, ignore_beyond, dtype)
 
     def read() -> Iterator[tuple[Any, np.ndarray]]:
-        blocks = _blocks(parser, path, rows, labels_only=False)
+        blocks = _blocks(parser, rows)
         return blocks if sparse else ((X.toarray(), y) for X, y in blocks)
 
     def read_targets() -> Iterator[np.ndarray]:
-        return (y for _, y in _blocks(parser, path, TARGETS, labels_only=True))
+        return (y for _, y in _blocks(parser, TARGETS, labels_only=True))
 
     return Batches(name, num_features, read, num_rows, None, read_targets)
 
 
 def _blocks(
-    parser: "_Parser", path: files.Path, size: int, *, labels_only: bool
+    parser: "_Parser", size: int, *, labels_only: bool = False
 ) -> "Iterator[tuple[csr_matrix, np.ndarray]]":
     """The rows of a file, `size` at a time; with `labels_only`, without features."""
-    row, whole, lines = 0, True, _read_lines(path)
-    with names_errors(parser.name):
+    row, whole, lines = 0, True, _read_lines(parser.path)
+    with names_errors(str(parser.path)):
         while block := list(itertools.islice(lines, size)):
             if labels_only:
                 block = [line.split(None, 1)[0] for line in block]
@@ -138,7 +138,7 @@ def _blocks(
 class _Parser:
     """Parses lines of a file by scikit-learn; indices start at `first`."""
 
-    name: str
+    path: files.Path
     num_features: int
     first: int
     ignore_beyond: bool
@@ -175,7 +175,7 @@ class _Parser:
             if X.shape[1] > self.num_features and not self.has_warned:
                 self.has_warned = True
                 warnings.warn(
-                    f"{self.name}: indices beyond {self.num_features - 1 + self.first}"
+                    f"{self.path}: indices beyond {self.num_features - 1 + self.first}"
                     ", which the model has not seen, are left out",
                     stacklevel=2,
                 )
@@ -204,32 +204,23 @@ class _Parser:
 
 def _shape(path: files.Path, first: int) -> tuple[int, int]:
     """The numbers of features and of rows, if indices start at `first`."""
-    largest, row, num_rows = _extent(path)
+    largest, place, num_rows = -1, 0, 0
+    for line in _read_lines(path):
+        head, colon, _ = line.rpartition(b":")
+        last = head.rsplit(None, 1)[-1:]
+        # Anything that is not an index raises an error when the line is parsed.
+        if colon and last and last[0].isdigit() and int(last[0]) > largest:
+            largest, place = int(last[0]), num_rows
+        num_rows += 1
     num_features = largest + 1 - first
     if not num_rows:
         raise ArgumentError("the file", "have rows", "none")
     if num_features > WIDEST:
-        raise ArgumentError(
-            "indices",
-            f"be at most {WIDEST:,}, so that a row and a model fit in memory",
-            f"{largest:,} in row {row}",
-        )
+        expected = f"be at most {WIDEST:,}, so that a row and a model fit in memory"
+        raise ArgumentError("indices", expected, f"{largest:,} in row {place}")
     if num_features < 1:
         raise ArgumentError("the file", "have features", "none")
     return num_features, num_rows
-
-
-def _extent(path: files.Path) -> tuple[int, int, int]:
-    """The largest last index of a line, its row, and the number of rows."""
-    largest, place, rows = -1, 0, 0
-    for line in _read_lines(path):
-        head, colon, _ = line.rpartition(b":")
-        index = head.rsplit(None, 1)[-1:]
-        # Anything that is not an index raises an error when the line is parsed.
-        if colon and index and index[0].isdigit() and int(index[0]) > largest:
-            largest, place = int(index[0]), rows
-        rows += 1
-    return largest, place, rows
 
 
 def _read_lines(path: files.Path) -> Iterator[bytes]:
@@ -249,8 +240,6 @@ def _read_lines(path: files.Path) -> Iterator[bytes]:
                     yield line
                     row += 1
     except (EOFError, OSError, zlib.error, lzma.LZMAError) as error:
-        raise ArgumentError(
-            "the file",
-            f"be {f'whole {kind}' if kind else 'readable'}",
-            f"an error after {row} rows: {error}",
-        ) from error
+        expected = f"be {f'whole {kind}' if kind else 'readable'}"
+        got = f"an error after {row} rows: {error}"
+        raise ArgumentError("the file", expected, got) from error

@@ -69,10 +69,10 @@ def npy(
     paths = {name: one for name, one in paths.items() if one is not None}
     for name, one in paths.items():
         with names_errors(str(one)):
-            if name != "X" and len(found := _open_array(one, name)) != n:
-                raise ArgumentError(
-                    name, f"have shape ({n},), one per row of X", found.shape
-                )
+            shape = _open_array(one, name).shape
+            if shape[0] != n:
+                expected = f"have shape ({n},), one per row of X"
+                raise ArgumentError(name, expected, shape)
     _checks.flag("allow_missing", allow_missing)
     rows = rows_per_batch(d, dtype, batch_rows)
 
@@ -82,11 +82,10 @@ def npy(
             return coerce_targets(part, start)
         if name == "X" and not allow_missing and np.any(np.isnan(part)):
             row, column = np.argwhere(np.isnan(part))[0]
-            raise ArgumentError(
-                "X",
-                "not have missing values",
-                f"one in row {start + row}, column {column}",
-            ).advised(HOW_TO_FILL)
+            got = f"one in row {start + row}, column {column}"
+            raise ArgumentError("X", "not have missing values", got).advised(
+                HOW_TO_FILL
+            )
         return cast_numbers(name, part, dtype, start)
 
     def pieces(name: str) -> Iterator[np.ndarray]:
@@ -114,12 +113,12 @@ def _open_array(path: files.Path, name: str) -> np.ndarray:
         raise ArgumentError(
             name, "be a whole .npy file of numbers", f"an error: {error}"
         ) from error
-    ndim, shape = (2, "(n, d)") if name == "X" else (1, "(n,)")
-    kinds, due = (
-        ("biufUS", "numbers or strings") if name == "y" else ("biuf", "numbers")
-    )
+    ndim, expected, kinds = {
+        "X": (2, "be numbers of shape (n, d)", "biuf"),
+        "y": (1, "be numbers or strings of shape (n,)", "biufUS"),
+        "weight": (1, "be numbers of shape (n,)", "biuf"),
+    }[name]
     if array.ndim != ndim or array.dtype.kind not in kinds:
-        raise ArgumentError(
-            name, f"be {due} of shape {shape}", f"{array.dtype} of shape {array.shape}"
-        )
+        got = f"{array.dtype} of shape {array.shape}"
+        raise ArgumentError(name, expected, got)
     return array

@@ -3,8 +3,9 @@
 import contextlib
 import functools
 import os
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from jax.typing import DTypeLike
@@ -12,19 +13,22 @@ from jax.typing import DTypeLike
 from budgetjax import _checks
 from budgetjax._errors import ArgumentError, names_errors
 from budgetjax.stream.batches import Batches
-from budgetjax.stream.readers import columns as table_columns
-from budgetjax.stream.readers.columns import Columns, Table, report_damage
+from budgetjax.stream.readers.columns import (
+    Columns,
+    Selection,
+    Table,
+    report_damage,
+    table_batches,
+)
 from budgetjax.stream.readers.files import Path, check_readable, list_files
 from budgetjax.stream.readers.formats import register_format
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch, Schema
-    from pyarrow.parquet import ParquetFile
 
 # The bytes of a column to read at once.
 READ_AHEAD = 2**16
 IPC_FILE = b"ARROW1"
-PARQUET, ARROW = "whole Parquet", "whole Arrow"
 
 
 @register_format(".parquet", has_columns=True)
@@ -56,8 +60,8 @@ def parquet(
 
     Raises:
       ValueError: if the file is not Parquet or damaged, or a column is missing; and
-        during reading, if there are no rows, a value is missing, text is found instead
-        of a number, or a value is out of the range of `dtype`.
+        during reading, if a value is missing, no number, or out of the range of
+        `dtype`.
 
     Example:
       >>> import pathlib, pyarrow.parquet, tempfile
@@ -68,25 +72,10 @@ def parquet(
       [[[1.0], [2.0]]]
     """
     _checks.import_optional("pyarrow")
-
-    def table(one: Path) -> Table:
-        def read(wanted: Columns, rows: int) -> Iterator["RecordBatch"]:
-            with _open_parquet(one) as file:
-                names = wanted.names()
-                yield from _validate(
-                    file.iter_batches(rows, columns=names, use_threads=False)
-                )
-
-        with names_errors(str(one)), _open_parquet(one) as file:
-            schema, num_rows = file.schema_arrow, file.metadata.num_rows
-        types = functools.partial(_column_types, schema)
-        return Table(str(one), schema.names, types, read, num_rows)
-
-    tables = [table(one) for one in list_files(path, (".parquet",))]
-    return table_columns.table_batches(
-        *(PARQUET, path, tables),
-        *(target, features, weight, allow_missing, batch_rows, dtype),
-    )
+    paths = list_files(path, (".parquet",))
+    tables = [_file_table(one, "whole Parquet", _open_parquet) for one in paths]
+    chosen = Selection(target, features, weight, allow_missing, batch_rows, dtype)
+    return table_batches(path, tables, chosen)
 
 
 @register_format(".arrow", ".feather", has_columns=True)
@@ -123,55 +112,65 @@ def arrow(
       [[1.0], [2.0]] ['small', 'large']
     """
     pa = _checks.import_optional("pyarrow")
-
-    def file(path: Path) -> Table:
-        name = str(path)
-        with names_errors(name):
-            check_readable(path)
-            with report_damage(ARROW), _open_ipc(pa, name) as (schema, _):
-                pass
-
-        def read(wanted: Columns, rows: int) -> Iterator["RecordBatch"]:
-            with _open_ipc(pa, name) as (_, found):
-                yield from _validate(one.select(wanted.names()) for one in found)
-
-        return Table(name, schema.names, functools.partial(_column_types, schema), read)
-
     if isinstance(source, str | os.PathLike | list | tuple):
-        tables = [file(one) for one in list_files(source, (".arrow", ".feather"))]
+        paths = list_files(source, (".arrow", ".feather"))
+        tables = [_file_table(one, "whole Arrow", _open_ipc) for one in paths]
     elif hasattr(source, "__arrow_c_stream__"):
         table = pa.table(source)
-
-        def read(wanted: Columns, rows: int) -> Iterator["RecordBatch"]:
-            return _validate(one.select(wanted.names()) for one in table.to_batches())
-
-        types = functools.partial(_column_types, table.schema)
+        opened = Opened(table.schema, table.num_rows, lambda *_: table.to_batches())
         name = type(source).__name__
-        tables = [Table(name, table.column_names, types, read, table.num_rows)]
+        tables = [_table(name, "whole Arrow", lambda: contextlib.nullcontext(opened))]
     else:
         raise ArgumentError(
             "source", "be a path, or a table of Arrow", type(source).__name__
         )
-    return table_columns.table_batches(
-        *(ARROW, source, tables),
-        *(target, features, weight, allow_missing, batch_rows, dtype),
-    )
+    chosen = Selection(target, features, weight, allow_missing, batch_rows, dtype)
+    return table_batches(source, tables, chosen)
 
 
-def _validate(tables: Iterator["RecordBatch"]) -> Iterator["RecordBatch"]:
-    """Validates tables, since invalid offsets would crash the process."""
-    for table in tables:
-        table.validate(full=True)
-        yield table
+class Opened(NamedTuple):
+    """An open table; `read` returns batches with at least the named columns."""
+
+    schema: "Schema"
+    num_rows: int | None
+    read: Callable[[list[str], int], Iterable["RecordBatch"]]
 
 
-def _column_types(schema: "Schema", chosen: Columns) -> set[np.dtype]:
+def _file_table(
+    path: Path, intact: str, open_file: Callable[[Path], AbstractContextManager[Opened]]
+) -> Table:
+    """The table of a file, after a check that it can be read."""
+    with names_errors(str(path)):
+        check_readable(path)
+        with report_damage(intact):
+            return _table(str(path), intact, lambda: open_file(path))
+
+
+def _table(
+    name: str, intact: str, open_table: Callable[[], AbstractContextManager[Opened]]
+) -> Table:
+    with open_table() as (schema, num_rows, _):
+        names = schema.names
+
+    def read(columns: Columns, rows: int) -> Iterator["RecordBatch"]:
+        with open_table() as opened:
+            for batch in opened.read(columns.names(), rows):
+                part = batch.select(columns.names())
+                # Invalid offsets would crash the process.
+                part.validate(full=True)
+                yield part
+
+    types = functools.partial(_column_types, schema)
+    return Table(name, intact, names, types, read, num_rows)
+
+
+def _column_types(schema: "Schema", columns: Columns) -> set[np.dtype]:
     """The NumPy dtypes of the columns of X and the weights."""
     from pyarrow import types
 
     found = set()
-    for name in chosen._replace(target=None).names():
-        if name in chosen.text_columns():
+    for name in columns._replace(target=None).names():
+        if name in columns.text_columns():
             continue
         kind = schema.field(name).type
         kind = kind.value_type if types.is_dictionary(kind) else kind
@@ -183,32 +182,31 @@ def _column_types(schema: "Schema", chosen: Columns) -> set[np.dtype]:
 
 
 @contextlib.contextmanager
-def _open_parquet(path: Path) -> Iterator["ParquetFile"]:
-    check_readable(path)
+def _open_parquet(path: Path) -> Iterator[Opened]:
     from pyarrow import parquet as format_
 
-    with report_damage(PARQUET):
-        # Otherwise entire column chunks are read, which may be as large as the file.
-        file = format_.ParquetFile(
-            path,
-            buffer_size=READ_AHEAD,
-            pre_buffer=False,
-            page_checksum_verification=True,
+    # Otherwise entire column chunks are read, which may be as large as the file.
+    with format_.ParquetFile(
+        path, buffer_size=READ_AHEAD, pre_buffer=False, page_checksum_verification=True
+    ) as file:
+        read = functools.partial(file.iter_batches, use_threads=False)
+        yield Opened(
+            file.schema_arrow,
+            file.metadata.num_rows,
+            lambda names, rows: read(rows, columns=names),
         )
-        _ = file.schema_arrow.names
-    with file:
-        yield file
 
 
 @contextlib.contextmanager
-def _open_ipc(pa: Any, path: str) -> Iterator[tuple["Schema", Iterator["RecordBatch"]]]:
-    """The schema and the record batches of a file or stream of Arrow."""
-    with pa.memory_map(path) as source:
-        if source.read(len(IPC_FILE)) == IPC_FILE:
-            reader = pa.ipc.open_file(source)
-            indices = range(reader.num_record_batches)
-            yield reader.schema, (reader.get_batch(i) for i in indices)
+def _open_ipc(path: Path) -> Iterator[Opened]:
+    """An Arrow file, or a stream in a file."""
+    import pyarrow as pa
+
+    with pa.memory_map(str(path)) as file:
+        if file.read(len(IPC_FILE)) == IPC_FILE:
+            reader = pa.ipc.open_file(file)
+            batches = map(reader.get_batch, range(reader.num_record_batches))
         else:
-            source.seek(0)
-            reader = pa.ipc.open_stream(source)
-            yield reader.schema, iter(reader)
+            file.seek(0)
+            reader = batches = pa.ipc.open_stream(file)
+        yield Opened(reader.schema, None, lambda *_: batches)

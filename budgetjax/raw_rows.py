@@ -83,11 +83,8 @@ def check_columns(known: Sequence[str], names: Sequence[str] | None) -> None:
     """Raises if a known column is missing among these names."""
     lacks = [] if names is None else [name for name in known if name not in names]
     if lacks:
-        raise ArgumentError(
-            "X",
-            "have the columns that the model was trained on",
-            f"one without {', '.join(map(repr, lacks[:10]))}",
-        )
+        got = f"one without {', '.join(map(repr, lacks[:10]))}"
+        raise ArgumentError("X", "have the columns that the model was trained on", got)
 
 
 def order_columns(known: Sequence[str] | None, X: Any) -> Any:
@@ -109,11 +106,9 @@ def pad_rows(
 
 
 def block_size(num_rows: int, num_features: int) -> int:
-    """The number of rows per block, a power of two.
+    """The number of rows per block, a power of two, so that few programs are compiled.
 
-    All blocks of a call have the same size (the last one is padded), and few sizes
-    occur at all, so few programs are compiled. From 256 rows on, at most a quarter of
-    the work is padding.
+    From 256 rows on, at most a quarter of the work is padding.
     """
     quarter = _power_of_two(num_rows // 4)
     fitting = _power_of_two(MAX_NUMBERS // max(1, num_features))
@@ -122,17 +117,15 @@ def block_size(num_rows: int, num_features: int) -> int:
 
 def _power_of_two(number: int) -> int:
     """The largest power of two up to a number; 0 for 0."""
-    return 1 << (number.bit_length() - 1) if number else 0
+    return (1 << number.bit_length()) // 2
 
 
 def regroup(
     pieces: Iterable[tuple[np.ndarray, ...]], rows: int
 ) -> Iterator[tuple[np.ndarray, ...]]:
-    """Regroups pieces of any lengths to one length; the last may be shorter.
+    """Regroups tuples of arrays to this number of rows; the last may be shorter.
 
-    Args:
-      pieces: tuples of arrays with equal first axes; they must not be changed later.
-      rows: the number of rows per batch.
+    The arrays of a piece must not be changed later.
     """
     held, count = [], 0
     for piece in pieces:
