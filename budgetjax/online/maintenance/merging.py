@@ -1,5 +1,6 @@
 """Maintenance by merging: two or more vectors become one, under a Gaussian kernel."""
 
+import functools
 from typing import Any, ClassVar, NamedTuple
 
 import jax
@@ -7,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from budgetjax import _checks, _sharding
-from budgetjax._errors import ArgumentError, names_errors
+from budgetjax._errors import ArgumentError
 from budgetjax._pytree import static
 from budgetjax._shapes import Flag, Index, Mask, Scalar
 from budgetjax.kernels import Kernel
@@ -62,11 +63,7 @@ class Merge(Maintenance):
       ...     maintenance=bj.Merge(same_sign=False))
     """
 
-    same_sign: bool = static(default=True)
-
-    @names_errors("Merge")
-    def __post_init__(self):
-        _checks.flag("same_sign", self.same_sign)
+    same_sign: bool = static(default=True, check=_checks.flag)
 
     def start(self, kernel, expansion, seed):
         _check_gaussian("Merge", kernel)
@@ -115,13 +112,8 @@ class MultiMerge(Maintenance):
     """
 
     keeps_full: ClassVar[bool] = False
-    count: int = static(default=3)
-    same_sign: bool = static(default=True)
-
-    @names_errors("MultiMerge")
-    def __post_init__(self):
-        _checks.size("count", self.count, at_least=2)
-        _checks.flag("same_sign", self.same_sign)
+    count: int = static(default=3, check=functools.partial(_checks.size, at_least=2))
+    same_sign: bool = static(default=True, check=_checks.flag)
 
     def start(self, kernel, expansion, seed):
         _check_gaussian("MultiMerge", kernel)

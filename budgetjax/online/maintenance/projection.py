@@ -45,12 +45,8 @@ class Project(Maintenance):
       ...     maintenance=bj.Project(best=True))
     """
 
-    best: bool = static(default=False)
+    best: bool = static(default=False, check=_checks.flag)
     span: Any = ()
-
-    @names_errors("Project")
-    def __post_init__(self):
-        _checks.flag("best", self.best)
 
     @names_errors("Project")
     def start(self, kernel, expansion, seed):
@@ -107,6 +103,14 @@ class Project(Maintenance):
         return Project(self.best, changed), Edits((row,), (spread,))
 
 
+def _check_share(name: str, value: float) -> None:
+    _checks.open_unit_interval(name, value)
+    if not np.isscalar(value):
+        raise ArgumentError(
+            name, "be a Python number, because it is static", f"{value!r}"
+        )
+
+
 class DelayedProject(Maintenance):
     r"""Several vectors leave at once, projected onto all others. O(B^2 + B C).
 
@@ -136,15 +140,7 @@ class DelayedProject(Maintenance):
       ...     maintenance=bj.DelayedProject(share=0.25))
     """
 
-    share: float = static(default=1 / 8)
-
-    @names_errors("DelayedProject")
-    def __post_init__(self):
-        _checks.open_unit_interval("share", self.share)
-        if not np.isscalar(self.share):
-            raise ArgumentError(
-                "share", "be a Python number, because it is static", f"{self.share!r}"
-            )
+    share: float = static(default=1 / 8, check=_check_share)
 
     @names_errors("DelayedProject")
     def start(self, kernel, expansion, seed):

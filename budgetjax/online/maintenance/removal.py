@@ -224,12 +224,8 @@ class RemoveFewestErrors(Maintenance):
       ...     maintenance=bj.RemoveFewestErrors(size=50))
     """
 
-    size: int = static(default=100)
+    size: int = static(default=100, check=_checks.size)
     cache: Any = ()
-
-    @names_errors("RemoveFewestErrors")
-    def __post_init__(self):
-        _checks.size("size", self.size)
 
     def start(self, kernel, expansion, seed):
         rows, columns = expansion.coefficients.shape

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from budgetjax._errors import names_errors
-from budgetjax._pytree import Parameters
+from budgetjax._pytree import Parameters, fields_of
 from budgetjax._shapes import Index, Scalar
 from budgetjax.kernels import Kernel
 from budgetjax.online import support_set
@@ -51,8 +51,7 @@ class Maintenance(Parameters, abstract=True):
     @classmethod
     def is_complete(cls) -> bool:
         """Whether it needs no argument, so that its name alone is a strategy."""
-        fields = dataclasses.fields(cls)  # pyright: ignore[reportArgumentType]
-        return not any(one.default is dataclasses.MISSING for one in fields)
+        return not any(one.default is dataclasses.MISSING for one in fields_of(cls))
 
     def start(
         self, kernel: Kernel, expansion: Expansion, seed: ArrayLike
