@@ -99,7 +99,7 @@ def _of_contents(path: str) -> list[Line]:
 
 def _of_model(model: Any) -> list[Line]:
     """The sizes and numbers of a state, or of the model of a solver."""
-    from budgetjax.saving.names import is_record
+    from budgetjax.saving.names import has_fields
 
     expansion = getattr(model, "expansion", None)
     vectors = getattr(expansion or model, "vectors", None)
@@ -117,7 +117,7 @@ def _of_model(model: Any) -> list[Line]:
     elif vectors is not None:
         number = vectors.shape[-2]
         lines.append(("support vectors", f"{number:,}", {"active": number}))
-    if is_record(type(model)):
+    if has_fields(type(model)):
         for name, part in zip(model._fields, model, strict=True):
             if name == "kernel":
                 lines.append((name, repr(part)))
