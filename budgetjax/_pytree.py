@@ -138,7 +138,8 @@ class _Documentation:
             return self.of_class
         about = inspect.getdoc(record.init) or ""
         takes = ", ".join(_arguments(inspect.signature(record.init)))
-        return f"{record.name}.init({takes})\n\n{about}"
+        shared = f"Other arguments of every `init`: see `budgetjax.{kind.__name__}`."
+        return f"{record.name}.init({takes})\n\n{about}\n\n{shared}"
 
 
 def _arguments(signature: inspect.Signature) -> Iterator[str]:

@@ -24,6 +24,9 @@ from budgetjax import _checks
 from budgetjax._errors import ArgumentError, names_errors
 from budgetjax._pytree import Parameters, leaf, static
 
+__all__ = ["RBF", "Kernel", "Laplacian", "Linear", "Mapped", "Matern", "Normalized"]
+__all__ += ["Polynomial", "Product", "RationalQuadratic", "Sigmoid", "Sum"]
+
 
 def squared_norms(X: Float[Array, "n d"]) -> Float[Array, " n"]:
     """`||x||^2` of every row."""
@@ -73,6 +76,13 @@ def _pair(
     return X, Z
 
 
+def _squares(
+    kernel: "Kernel", X: ArrayLike, squares: Float[Array, " n"] | None
+) -> Float[Array, " n"]:
+    """`||x||^2` of every row, unless they are known."""
+    return squared_norms(_points(kernel, X)) if squares is None else squares
+
+
 def _scalar(kernel: "Kernel", name: str, dtype: DTypeLike) -> Shaped[Array, ""]:
     """A parameter in the dtype of the data."""
     value = getattr(kernel, name)
@@ -104,7 +114,8 @@ class Kernel(Parameters, abstract=True):
 
     def __init_subclass__(cls, *, abstract: bool = False) -> None:
         super().__init_subclass__(abstract=abstract)
-        if cls.gram is Kernel.gram or cls.diag is Kernel.diag:
+        undefined = cls.gram is Kernel.gram or cls.diag is Kernel.diag
+        if undefined and not abstract:
             raise TypeError(f"{cls.__name__}: a kernel must define gram and diag")
 
     def __call__(self, x: ArrayLike, z: ArrayLike) -> Float[Array, ""]:
@@ -183,7 +194,7 @@ class Linear(Kernel):
         return inner_products(*_pair(self, X, Z))
 
     def diag(self, X, squares=None):
-        return squared_norms(_points(self, X)) if squares is None else squares
+        return _squares(self, X, squares)
 
 
 class Polynomial(Kernel):
@@ -207,9 +218,7 @@ class Polynomial(Kernel):
         return self._power(inner_products(*_pair(self, X, Z)))
 
     def diag(self, X, squares=None):
-        return self._power(
-            squared_norms(_points(self, X)) if squares is None else squares
-        )
+        return self._power(_squares(self, X, squares))
 
     def _power(self, products):
         gamma = _scalar(self, "gamma", products.dtype)
@@ -228,13 +237,8 @@ class Stationary(Kernel, abstract=True):
     def stationary(self) -> bool:
         return True
 
-    def gram(self, X, Z, X_squares=None, Z_squares=None):
-        raise NotImplementedError
-
     def diag(self, X, squares=None):
-        return jnp.ones_like(
-            squared_norms(_points(self, X)) if squares is None else squares
-        )
+        return jnp.ones_like(_squares(self, X, squares))
 
 
 def _distances(kernel, X, Z, X_squares, Z_squares) -> Float[Array, "n m"]:
@@ -321,9 +325,10 @@ class Matern(Stationary):
     exact: bool = static(default=False, check=_checks.flag)
 
     def gram(self, X, Z, X_squares=None, Z_squares=None):
-        X, Z = _pair(self, X, Z)
-        X_squares = squared_norms(X) if X_squares is None else X_squares
-        Z_squares = squared_norms(Z) if Z_squares is None else Z_squares
+        X_squares, Z_squares = (
+            _squares(self, X, X_squares),
+            _squares(self, Z, Z_squares),
+        )
         squares = _distances(self, X, Z, X_squares, Z_squares)
         # For equal points a rounding error is left, whose root would be large. The root
         # has no derivative at 0, where the derivative of k is 0 or does not exist.
@@ -381,8 +386,7 @@ class Sigmoid(Kernel):
         return self._tanh(inner_products(*_pair(self, X, Z)))
 
     def diag(self, X, squares=None):
-        squares = squared_norms(_points(self, X)) if squares is None else squares
-        return self._tanh(squares)
+        return self._tanh(_squares(self, X, squares))
 
     def _tanh(self, products):
         gamma = _scalar(self, "gamma", products.dtype)
@@ -531,14 +535,10 @@ class Product(Combination):
     combine = staticmethod(operator.mul)
 
 
-def _cubic(gamma: Any) -> Polynomial:
-    return Polynomial(3, gamma, 0.0)
-
-
 # Kernels with a gamma, by their names in scikit-learn and with its defaults.
 GAMMA_KERNELS: dict[str, Callable[[Any], Kernel]] = {
     "rbf": RBF,
     "laplacian": Laplacian,
-    "poly": _cubic,
+    "poly": lambda gamma: Polynomial(3, gamma, 0.0),
     "sigmoid": Sigmoid,
 }

@@ -11,6 +11,8 @@ from budgetjax.kernels import Kernel
 from budgetjax.online.maintenance.strategy import Maintenance
 from budgetjax.online.support_set import NOWHERE, Candidate, Edits, Expansion
 
+__all__ = ["Measured"]
+
 
 def _check_immediate(name: str, strategy: Maintenance) -> None:
     if strategy.makes_room_ahead:
