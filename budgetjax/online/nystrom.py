@@ -57,9 +57,7 @@ def init(
       kernel: any positive definite kernel.
       budget: B, the maximum number of landmarks, which are its support vectors.
       loss: a function of `(scores, y)`, as for `budgetjax.sgd.init`.
-      optimizer: from optax; None is `optax.sgd(0.2)`. It is part of the compiled
-        program: pass the same object each time, since a new one compiles the loops
-        again.
+      optimizer: as for `budgetjax.fourier.init`.
       landmarks: fixed landmarks, shape `(m, num_features)` with m at most B, such as
         the centres of scikit-learn's `MiniBatchKMeans`. None takes them from the
         stream.
