@@ -98,7 +98,8 @@ def _init(one: griffe.Class) -> griffe.Function:
         field.name: field.value
         for base in reversed([one, *one.mro()])
         for field in base.attributes.values()
-        if "instance-attribute" in field.labels and not field.name.startswith("_")
+        if "instance-attribute" in field.labels and field.annotation is not None
+        if not field.name.startswith("_")
     }
     kind = griffe.ParameterKind.positional_or_keyword
     given = [griffe.Parameter(name, default=fields[name], kind=kind) for name in fields]
