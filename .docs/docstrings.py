@@ -17,6 +17,8 @@ TITLE = re.compile(
 REFERENCES = re.compile(r"(?<=^References:\n)(?:(?: +.*)?\n|\Z)+", re.M)
 ENDED = re.compile(r"(\.|://\S+)\n(?= +[A-Z])")
 EXAMPLE = re.compile(r"^Example:\n((?: +.+(?:\n|\Z))+)", re.M)
+# What declares a field of a kernel or a strategy, by its keyword `default`.
+FIELDS = ("leaf", "static")
 # What the examples call by a short name; the tests import these too.
 SHORT = {"bj": "budgetjax as bj", "jnp": "jax.numpy as jnp", "np": "numpy as np"}
 
@@ -96,7 +98,8 @@ def _init(one: griffe.Class) -> griffe.Function:
         field.name: field.value
         for base in reversed([one, *one.mro()])
         for field in base.attributes.values()
-        if "instance-attribute" in field.labels and not field.name.startswith("_")
+        if "instance-attribute" in field.labels and field.annotation is not None
+        if not field.name.startswith("_")
     }
     kind = griffe.ParameterKind.positional_or_keyword
     given = [griffe.Parameter(name, default=fields[name], kind=kind) for name in fields]
@@ -119,8 +122,10 @@ def _simplify(parameter: griffe.Parameter, function: griffe.Function) -> None:
     """A constant's value in place of its name."""
     parameter.annotation = _type(parameter.annotation)
     default = parameter.default
-    if isinstance(default, griffe.ExprCall) and str(default.function) == "static":
-        default = parameter.default = default.arguments[0].value
+    if isinstance(default, griffe.ExprCall) and str(default.function) in FIELDS:
+        keywords = [a for a in default.arguments if isinstance(a, griffe.ExprKeyword)]
+        given = {keyword.name: keyword.value for keyword in keywords}
+        default = parameter.default = given.get("default")
     if isinstance(default, griffe.ExprName):
         constant = function.module.members.get(default.name)
         if constant is not None and constant.is_attribute:

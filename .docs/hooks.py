@@ -13,18 +13,17 @@ from fontTools import subset
 from markdown.extensions import Extension
 from markdown.treeprocessors import Treeprocessor
 from mkdocs.structure.files import File
+from reference import NAMED, PAGES, ROOT, write_out
 
-ROOT = Path(__file__).parent.parent
 LINK = re.compile(r"(?<=\]\()([^)#:\s]+)(?=[)#])")
-REFERENCE = re.compile(r"^::: bj\.(\S+)$", re.M)
 FORMULA = re.compile(r'<(span|div) class="arithmatex">\\[([](.+?)\\[)\]]</\1>', re.S)
 PUBLIC = re.compile(r"(?:bj|budgetjax)\.([\w.]+?)(?:\.init|\.step)?(?![\w.])")
 CLASS = re.compile(r"([A-Z]\w+)(?![\w.])")
 # The path of a class by its name alone, in the reference; of two the first.
 CLASSES = {
     path.split(".")[-1]: path
-    for page in sorted((ROOT / ".docs/pages/reference").glob("*.md"), reverse=True)
-    for path in REFERENCE.findall(page.read_text("utf-8"))
+    for page in reversed(PAGES.values())
+    for path in NAMED.findall(write_out(page))
 }
 # What is returned, where it has no type.
 DASH = re.compile(r'(?<=<li class="doc-section-item field-body">)\s*\N{EN DASH}')
@@ -124,7 +123,7 @@ def on_page_markdown(markdown, page, **_):
         lambda link: link[1] + ".md" * link[1].endswith(".py"), markdown
     )
     options = page.meta.get("options", {})
-    return REFERENCE.sub(lambda name: _described(name[1], options), markdown)
+    return NAMED.sub(lambda name: _described(name[1], options), write_out(markdown))
 
 
 def _described(name, options):

@@ -18,14 +18,30 @@ def public_modules() -> dict[str, str]:
 
     The command line can therefore list learners without waiting for JAX.
     """
-    text = pathlib.Path(__file__).with_name("public.py").read_text("utf-8")
-    return {
-        alias.name: statement.module or ""
-        for statement in ast.parse(text).body
-        if isinstance(statement, ast.ImportFrom)
-        for alias in statement.names
-        if alias.name == alias.asname
-    }
+    modules: dict[str, str] = {}
+    for statement in _statements("budgetjax.public"):
+        if isinstance(statement, ast.ImportFrom) and (module := statement.module):
+            for alias in statement.names:
+                public = [alias.name] if alias.name == alias.asname else []
+                names = _exported(module) if alias.name == "*" else public
+                modules |= dict.fromkeys(names, module)
+    return modules
+
+
+def _statements(module: str) -> list[ast.stmt]:
+    path = pathlib.Path(__file__).parents[1].joinpath(*module.split("."))
+    return ast.parse(path.with_suffix(".py").read_text("utf-8")).body
+
+
+def _exported(module: str) -> list[str]:
+    """`__all__` of a module, which is read too."""
+    return [
+        name
+        for statement in _statements(module)
+        if isinstance(statement, ast.Assign | ast.AugAssign)
+        if ast.unparse(statement).startswith("__all__")
+        for name in ast.literal_eval(statement.value)
+    ]
 
 
 def __getattr__(name: str) -> Any:

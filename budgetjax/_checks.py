@@ -8,7 +8,7 @@ import importlib
 import math
 import numbers
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from types import ModuleType
 from typing import Any, TypeVar
 
@@ -285,6 +285,16 @@ open_unit_interval = _number(
 unit_interval = _number(
     "a number of at least 0 and below 1", lambda number: (number >= 0) & (number < 1)
 )
+
+
+def look_up(
+    argument: str, table: Mapping[str, Value], name: object, more: str = ""
+) -> Value:
+    """The entry of this name; otherwise an error that lists the names."""
+    if not isinstance(name, str) or name not in table:
+        names = ", ".join(table)
+        raise ArgumentError(argument, f"be one of {names}{more}", f"{name!r}")
+    return table[name]
 
 
 def positive_integer(name: str, value: Value) -> Value:

@@ -25,6 +25,8 @@ from jax.core import Tracer
 from jax.tree_util import Partial
 from jaxtyping import Array, Bool, Float, Integer
 
+from budgetjax._errors import ArgumentError, names_errors
+
 Kind = TypeVar("Kind")
 Class = TypeVar("Class", bound=type)
 # Lists up to this length are written out.
@@ -37,15 +39,13 @@ def record(kind: Class) -> Class:
     """A decorator for a class of records that model files may hold, by its name.
 
     Subclasses of `Parameters` in this package need none, unless they are `abstract`.
-
-    Raises:
-      ValueError: if a class of another module has this name.
     """
     known = records.get(kind.__name__, kind)
     if (known.__module__, known.__qualname__) != (kind.__module__, kind.__qualname__):
-        raise ValueError(
-            f"register: the name {kind.__name__!r} must be free, got that of a class "
-            f"in {known.__module__}"
+        raise ArgumentError(
+            f"the name {kind.__name__!r}",
+            "be free",
+            f"that of a class in {known.__module__}",
         )
     # A module that is executed again defines its classes again.
     records[kind.__name__] = kind
@@ -138,7 +138,8 @@ class _Documentation:
             return self.of_class
         about = inspect.getdoc(record.init) or ""
         takes = ", ".join(_arguments(inspect.signature(record.init)))
-        return f"{record.name}.init({takes})\n\n{about}"
+        shared = f"Other arguments of every `init`: see `budgetjax.{kind.__name__}`."
+        return f"{record.name}.init({takes})\n\n{about}\n\n{shared}"
 
 
 def _arguments(signature: inspect.Signature) -> Iterator[str]:
@@ -182,12 +183,23 @@ class Name(Static):
     value: str
 
 
-def static(*, default: Any) -> Any:
+# A check of a field, given its name and its value.
+Check = Callable[[str, Any], object]
+
+
+def static(*, default: Any, check: Check | None = None) -> Any:
     """A field in the tree's structure; it is not a leaf, so `jit` knows its value."""
-    return dataclasses.field(default=default, metadata={"static": True})
+    return dataclasses.field(default=default, metadata={"static": True, "check": check})
 
 
-@dataclass_transform(frozen_default=True, field_specifiers=(static, dataclasses.field))
+def leaf(check: Check, *, default: Any = dataclasses.MISSING) -> Any:
+    """A field that is a leaf, and is checked when a user constructs an object."""
+    return dataclasses.field(default=default, metadata={"check": check})
+
+
+@dataclass_transform(
+    frozen_default=True, field_specifiers=(static, leaf, dataclasses.field)
+)
 class Parameters:
     """A base class that makes subclasses frozen dataclasses with fields as leaves.
 
@@ -206,7 +218,7 @@ class Parameters:
         ours = cls.__module__.partition(".")[0] == __name__.partition(".")[0]
         if ours and not abstract:
             record(cls)
-        fields = dataclasses.fields(cls)  # pyright: ignore[reportArgumentType]
+        fields = fields_of(cls)
         fixed = [field.name for field in fields if field.metadata.get("static")]
         names = [field.name for field in fields if field.name not in fixed]
 
@@ -224,12 +236,23 @@ class Parameters:
             ),
         )
 
+    def __post_init__(self) -> None:
+        with names_errors(type(self).__name__):
+            for field in fields_of(type(self)):
+                if check := field.metadata.get("check"):
+                    check(field.name, vars(self)[field.name])
+
     @classmethod
     def unchecked(cls, fields: Iterable[tuple[str, Any]]) -> Any:
         """An object from the names and values of all fields, without checks."""
         new = object.__new__(cls)
         vars(new).update(fields)
         return new
+
+
+def fields_of(kind: type[Parameters]) -> tuple[dataclasses.Field, ...]:
+    """The fields of a class that its base makes a dataclass."""
+    return dataclasses.fields(kind)  # pyright: ignore[reportArgumentType]
 
 
 # The unit of the higher word. A normalized lower word has room for another unit.

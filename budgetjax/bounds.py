@@ -50,10 +50,6 @@ def forgetron(norm: float, loss: float, *, budget: int) -> float:
       loss: the hinge loss of g, summed over the stream, at least 0.
       budget: B, at least 83.
 
-    Raises:
-      ValueError: if a number is negative or not finite, the budget is less than 83, or
-        the norm is larger than the theorem allows.
-
     Example:
       >>> bj.bounds.forgetron(norm=1.0, loss=3.0, budget=100)
       14.0

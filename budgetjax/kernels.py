@@ -21,8 +21,11 @@ from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Array, Float, Shaped
 
 from budgetjax import _checks
-from budgetjax._errors import ArgumentError, names_class, names_errors
-from budgetjax._pytree import Parameters, static
+from budgetjax._errors import ArgumentError, names_errors
+from budgetjax._pytree import Parameters, leaf, static
+
+__all__ = ["RBF", "Kernel", "Laplacian", "Linear", "Mapped", "Matern", "Normalized"]
+__all__ += ["Polynomial", "Product", "RationalQuadratic", "Sigmoid", "Sum"]
 
 
 def squared_norms(X: Float[Array, "n d"]) -> Float[Array, " n"]:
@@ -73,6 +76,13 @@ def _pair(
     return X, Z
 
 
+def _squares(
+    kernel: "Kernel", X: ArrayLike, squares: Float[Array, " n"] | None
+) -> Float[Array, " n"]:
+    """`||x||^2` of every row, unless they are known."""
+    return squared_norms(_points(kernel, X)) if squares is None else squares
+
+
 def _scalar(kernel: "Kernel", name: str, dtype: DTypeLike) -> Shaped[Array, ""]:
     """A parameter in the dtype of the data."""
     value = getattr(kernel, name)
@@ -104,7 +114,8 @@ class Kernel(Parameters, abstract=True):
 
     def __init_subclass__(cls, *, abstract: bool = False) -> None:
         super().__init_subclass__(abstract=abstract)
-        if cls.gram is Kernel.gram or cls.diag is Kernel.diag:
+        undefined = cls.gram is Kernel.gram or cls.diag is Kernel.diag
+        if undefined and not abstract:
             raise TypeError(f"{cls.__name__}: a kernel must define gram and diag")
 
     def __call__(self, x: ArrayLike, z: ArrayLike) -> Float[Array, ""]:
@@ -183,7 +194,7 @@ class Linear(Kernel):
         return inner_products(*_pair(self, X, Z))
 
     def diag(self, X, squares=None):
-        return squared_norms(_points(self, X)) if squares is None else squares
+        return _squares(self, X, squares)
 
 
 class Polynomial(Kernel):
@@ -199,23 +210,15 @@ class Polynomial(Kernel):
       8.0
     """
 
-    degree: Any
-    gamma: Any = 1.0
-    coef0: Any = 1.0
-
-    @names_errors("Polynomial")
-    def __post_init__(self):
-        _checks.positive_integer("degree", self.degree)
-        _checks.positive("gamma", self.gamma)
-        _checks.finite("coef0", self.coef0)
+    degree: Any = leaf(_checks.positive_integer)
+    gamma: Any = leaf(_checks.positive, default=1.0)
+    coef0: Any = leaf(_checks.finite, default=1.0)
 
     def gram(self, X, Z, X_squares=None, Z_squares=None):
         return self._power(inner_products(*_pair(self, X, Z)))
 
     def diag(self, X, squares=None):
-        return self._power(
-            squared_norms(_points(self, X)) if squares is None else squares
-        )
+        return self._power(_squares(self, X, squares))
 
     def _power(self, products):
         gamma = _scalar(self, "gamma", products.dtype)
@@ -234,13 +237,8 @@ class Stationary(Kernel, abstract=True):
     def stationary(self) -> bool:
         return True
 
-    def gram(self, X, Z, X_squares=None, Z_squares=None):
-        raise NotImplementedError
-
     def diag(self, X, squares=None):
-        return jnp.ones_like(
-            squared_norms(_points(self, X)) if squares is None else squares
-        )
+        return jnp.ones_like(_squares(self, X, squares))
 
 
 def _distances(kernel, X, Z, X_squares, Z_squares) -> Float[Array, "n m"]:
@@ -268,17 +266,12 @@ class RBF(Stationary):
       0.3678...
     """
 
-    gamma: Any
-    exact: bool = static(default=False)
+    gamma: Any = leaf(_checks.positive)
+    exact: bool = static(default=False, check=_checks.flag)
 
     @property
     def gaussian(self) -> bool:
         return True
-
-    @names_errors("RBF")
-    def __post_init__(self):
-        _checks.positive("gamma", self.gamma)
-        _checks.flag("exact", self.exact)
 
     def gram(self, X, Z, X_squares=None, Z_squares=None):
         distances = _distances(self, X, Z, X_squares, Z_squares)
@@ -296,16 +289,17 @@ class Laplacian(Stationary):
       0.3678...
     """
 
-    gamma: Any
-
-    @names_errors("Laplacian")
-    def __post_init__(self):
-        _checks.positive("gamma", self.gamma)
+    gamma: Any = leaf(_checks.positive)
 
     def gram(self, X, Z, X_squares=None, Z_squares=None):
         X, Z = _pair(self, X, Z)
         distances = jnp.sum(jnp.abs(X[:, None] - Z[None]), axis=2)
         return jnp.exp(-_scalar(self, "gamma", distances.dtype) * distances)
+
+
+def _check_nu(name: str, value: object) -> None:
+    if value not in (0.5, 1.5, 2.5):
+        raise ArgumentError(name, "be 0.5, 1.5 or 2.5", f"{value!r}")
 
 
 class Matern(Stationary):
@@ -326,21 +320,15 @@ class Matern(Stationary):
       0.4833...
     """
 
-    length_scale: Any
-    nu: float = static(default=1.5)
-    exact: bool = static(default=False)
-
-    @names_errors("Matern")
-    def __post_init__(self):
-        _checks.positive("length_scale", self.length_scale)
-        if self.nu not in (0.5, 1.5, 2.5):
-            raise ArgumentError("nu", "be 0.5, 1.5 or 2.5", f"{self.nu!r}")
-        _checks.flag("exact", self.exact)
+    length_scale: Any = leaf(_checks.positive)
+    nu: float = static(default=1.5, check=_check_nu)
+    exact: bool = static(default=False, check=_checks.flag)
 
     def gram(self, X, Z, X_squares=None, Z_squares=None):
-        X, Z = _pair(self, X, Z)
-        X_squares = squared_norms(X) if X_squares is None else X_squares
-        Z_squares = squared_norms(Z) if Z_squares is None else Z_squares
+        X_squares, Z_squares = (
+            _squares(self, X, X_squares),
+            _squares(self, Z, Z_squares),
+        )
         squares = _distances(self, X, Z, X_squares, Z_squares)
         # For equal points a rounding error is left, whose root would be large. The root
         # has no derivative at 0, where the derivative of k is 0 or does not exist.
@@ -368,15 +356,9 @@ class RationalQuadratic(Stationary):
       0.6666...
     """
 
-    length_scale: Any
-    alpha: Any = 1.0
-    exact: bool = static(default=False)
-
-    @names_errors("RationalQuadratic")
-    def __post_init__(self):
-        _checks.positive("length_scale", self.length_scale)
-        _checks.positive("alpha", self.alpha)
-        _checks.flag("exact", self.exact)
+    length_scale: Any = leaf(_checks.positive)
+    alpha: Any = leaf(_checks.positive, default=1.0)
+    exact: bool = static(default=False, check=_checks.flag)
 
     def gram(self, X, Z, X_squares=None, Z_squares=None):
         squares = _distances(self, X, Z, X_squares, Z_squares)
@@ -397,24 +379,31 @@ class Sigmoid(Kernel):
       0.4621...
     """
 
-    gamma: Any
-    coef0: Any = 0.0
-
-    @names_errors("Sigmoid")
-    def __post_init__(self):
-        _checks.positive("gamma", self.gamma)
-        _checks.finite("coef0", self.coef0)
+    gamma: Any = leaf(_checks.positive)
+    coef0: Any = leaf(_checks.finite, default=0.0)
 
     def gram(self, X, Z, X_squares=None, Z_squares=None):
         return self._tanh(inner_products(*_pair(self, X, Z)))
 
     def diag(self, X, squares=None):
-        squares = squared_norms(_points(self, X)) if squares is None else squares
-        return self._tanh(squares)
+        return self._tanh(_squares(self, X, squares))
 
     def _tanh(self, products):
         gamma = _scalar(self, "gamma", products.dtype)
         return jnp.tanh(gamma * products + _scalar(self, "coef0", products.dtype))
+
+
+def _check_matrix(name: str, matrix: object) -> None:
+    if isinstance(matrix, Tracer):
+        return
+    values = np.asarray(_checks.array(name, matrix))
+    bad = np.count_nonzero(~np.isfinite(values))
+    if values.ndim not in (1, 2) or bad:
+        raise ArgumentError(
+            name,
+            "be finite, of shape (d, r) or (d,)",
+            f"shape {values.shape} and {bad} values that are not finite",
+        )
 
 
 class Mapped(Kernel):
@@ -436,23 +425,9 @@ class Mapped(Kernel):
       0.6065...
     """
 
-    kernel: Kernel
-    matrix: Any
+    kernel: Kernel = leaf(check_kernel)
+    matrix: Any = leaf(_check_matrix)
     mapped_vectors: bool = static(default=False)
-
-    @names_errors("Mapped")
-    def __post_init__(self):
-        check_kernel("kernel", self.kernel)
-        if not isinstance(self.matrix, Tracer):
-            matrix = np.asarray(_checks.array("matrix", self.matrix))
-            if matrix.ndim not in (1, 2) or not np.all(np.isfinite(matrix)):
-                raise ArgumentError(
-                    "matrix",
-                    "be finite, of shape (d, r) or (d,)",
-                    f"shape {matrix.shape} and "
-                    f"{np.count_nonzero(~np.isfinite(matrix))} values that are "
-                    "not finite",
-                )
 
     @property
     def stationary(self) -> bool:
@@ -496,11 +471,7 @@ class Normalized(Kernel):
       0.7071...
     """
 
-    kernel: Kernel
-
-    @names_errors("Normalized")
-    def __post_init__(self):
-        check_kernel("kernel", self.kernel)
+    kernel: Kernel = leaf(check_kernel)
 
     @property
     def stationary(self) -> bool:
@@ -526,14 +497,9 @@ def _inverse_norms(diag: Float[Array, " n"]) -> Float[Array, " n"]:
 class Combination(Kernel, abstract=True):
     """A kernel that combines the values of two kernels, by a sum or a product."""
 
-    left: Kernel
-    right: Kernel
+    left: Kernel = leaf(check_kernel)
+    right: Kernel = leaf(check_kernel)
     combine: ClassVar[Callable[[Array, Array], Array]]
-
-    @names_class
-    def __post_init__(self):
-        check_kernel("left", self.left)
-        check_kernel("right", self.right)
 
     @property
     def stationary(self) -> bool:
@@ -569,14 +535,10 @@ class Product(Combination):
     combine = staticmethod(operator.mul)
 
 
-def _cubic(gamma: Any) -> Polynomial:
-    return Polynomial(3, gamma, 0.0)
-
-
 # Kernels with a gamma, by their names in scikit-learn and with its defaults.
 GAMMA_KERNELS: dict[str, Callable[[Any], Kernel]] = {
     "rbf": RBF,
     "laplacian": Laplacian,
-    "poly": _cubic,
+    "poly": lambda gamma: Polynomial(3, gamma, 0.0),
     "sigmoid": Sigmoid,
 }

@@ -21,7 +21,7 @@ import numpy as np
 import optax
 from jax.tree_util import Partial
 from jax.typing import ArrayLike, DTypeLike
-from jaxtyping import Array, Bool, Float, Integer, Shaped
+from jaxtyping import Array, Float, Integer
 
 from budgetjax import _checks
 from budgetjax._errors import ArgumentError, names_errors
@@ -34,6 +34,7 @@ __all__ += ["smooth"]
 
 Loss = Callable[..., Array]
 Marked = TypeVar("Marked", bound=Loss)
+PerOutput = Float[Array, "*outputs"]
 
 # The meaning of scores, set by a loss or a model: labels by sign or argmax; labels with
 # probabilities by sigmoid or softmax; values; logarithms of values.
@@ -111,9 +112,6 @@ def margin(score: Score, y: Target) -> Scalar:
       y: the label, -1 or +1, or an integer in `0 .. C-1`; or several real targets,
         whose margin is the minimum of `y f`.
 
-    Returns:
-      A scalar.
-
     Example:
       >>> float(bj.losses.margin(jnp.array([0.5, 2.0, 1.0]), jnp.array(1)))
       1.0
@@ -188,9 +186,7 @@ def _smooth_absolute(score, y, width):
 
 
 @_mark(Traits(shift_invariant=True, robust=True, smooth=_smooth_absolute))
-def absolute(
-    score: Float[Array, "*outputs"], y: Float[Array, "*outputs"]
-) -> Float[Array, "*outputs"]:
+def absolute(score: PerOutput, y: PerOutput) -> PerOutput:
     """`|f - y|`, whose minimum is the median.
 
     Example:
@@ -213,9 +209,7 @@ HUBER = Traits(
 
 
 @_mark(HUBER)
-def huber(
-    score: Float[Array, "*outputs"], y: Float[Array, "*outputs"]
-) -> Float[Array, "*outputs"]:
+def huber(score: PerOutput, y: PerOutput) -> PerOutput:
     """`(f - y)^2 / 2` up to an error of one deviation, and linear beyond it.
 
     In a stream the deviation is that of the targets, which must be 1; estimators scale
@@ -243,13 +237,9 @@ def quantile(level: ArrayLike | Sequence[float]) -> Partial:
       >>> float(bj.losses.quantile(0.75)(jnp.array(1.0), jnp.array(3.0)))
       1.5
     """
-    if isinstance(level, list | tuple):
-        levels = np.asarray(level)
-        numbers = levels.size and np.issubdtype(levels.dtype, np.number)
-        if numbers and np.all((levels > 0) & (levels < 1)):
-            return Partial(_pinball, level=levels)
     _checks.open_unit_interval("level", level)
-    return Partial(_pinball, level=level)
+    several = isinstance(level, list | tuple)
+    return Partial(_pinball, level=np.asarray(level) if several else level)
 
 
 def _smooth_pinball(score, y, level, width):
@@ -290,9 +280,7 @@ def _outside_tube(score, y, epsilon):
 
 
 @_mark(Traits(EXP, is_valid=lambda y: y >= 0, expected="at least 0 for a poisson loss"))
-def poisson(
-    score: Float[Array, "*outputs"], y: Float[Array, "*outputs"]
-) -> Float[Array, "*outputs"]:
+def poisson(score: PerOutput, y: PerOutput) -> PerOutput:
     """`exp(f) - y f`, for counts, whose variance grows with their mean `exp(f)`.
 
     Its gradient grows exponentially with f: learn targets in units of their mean, with
@@ -306,9 +294,7 @@ def poisson(
 
 
 @_mark(Traits(EXP, is_valid=lambda y: y > 0, expected="above 0 for a gamma loss"))
-def gamma(
-    score: Float[Array, "*outputs"], y: Float[Array, "*outputs"]
-) -> Float[Array, "*outputs"]:
+def gamma(score: PerOutput, y: PerOutput) -> PerOutput:
     """`f + y exp(-f)`, for positive targets whose deviation grows with their mean.
 
     Example:
@@ -349,25 +335,13 @@ def traits(loss: Loss) -> Traits:
     return getattr(loss, TRAITS, OF_OPTAX.get(loss, Traits()))
 
 
-def inverse_link(loss: Loss) -> Name:
-    """The meaning of the scores of a loss; values if it is not marked."""
-    return traits(loss).link
-
-
 def _name(loss: Loss) -> str:
     return getattr(unwrap(loss), "__name__", repr(loss))
 
 
 def takes_labels(loss: Loss) -> bool:
     """Whether the targets of a loss are labels, not numbers."""
-    return inverse_link(loss) in (LABELS, SOFTMAX)
-
-
-def valid_targets(
-    loss: Loss, y: Shaped[np.ndarray, "n ..."]
-) -> tuple[Bool[np.ndarray, "n ..."], str]:
-    """Which targets are valid for a loss, and the condition in words."""
-    return traits(loss).is_valid(y), traits(loss).expected
+    return traits(loss).link in (LABELS, SOFTMAX)
 
 
 def has_kinks(loss: Loss) -> bool:
@@ -375,18 +349,8 @@ def has_kinks(loss: Loss) -> bool:
     return traits(loss).smooth is not None
 
 
-def is_robust(loss: Loss) -> bool:
-    """Whether a loss is known to grow linearly, so that few outliers matter little."""
-    return traits(loss).robust
-
-
 def is_shift_invariant(loss: Loss, shape: tuple[int, ...] = ()) -> bool:
-    """Whether a loss depends only on score minus target, so that both may be shifted.
-
-    Args:
-      loss: a function of a score and a target.
-      shape: the shape of both.
-    """
+    """Whether a loss depends only on score minus target, both of this shape."""
     if traits(loss).shift_invariant:
         return True
     pairs = np.array([[0.3, 1.7], [-1.2, 0.4], [0.9, -0.6]], np.float32)
@@ -404,13 +368,8 @@ def is_shift_invariant(loss: Loss, shape: tuple[int, ...] = ()) -> bool:
 def with_unit(loss: Loss, unit: ArrayLike, power: int = 2) -> Loss:
     """`loss(u f, u y) / u^power`, for scores and targets in units of u.
 
-    Divided by `u^2`, the problem with the squared norm of `f` stays the same. Divided
-    by `u`, a loss with kinks keeps its slopes.
-
-    Args:
-      loss: a function of differences.
-      unit: u, above 0, or shape `(num_outputs,)`.
-      power: the power of u.
+    The loss is one of differences. Divided by `u^2`, the problem with the squared norm
+    of `f` stays the same. Divided by `u`, a loss with kinks keeps its slopes.
     """
     if power in traits(loss).unit_powers:
         return loss
@@ -422,10 +381,7 @@ def _in_unit(score, y, loss, unit, factor):
 
 
 def limit_slope(loss: Loss, max_slope: float) -> Partial:
-    """A loss with the slopes of this one, clipped, which bounds the steps of a stream.
-
-    Its values are not those of the loss.
-    """
+    """A loss with the clipped slopes of this one, but not its values, for streams."""
     return Partial(_with_limited_slope, loss=_partial(loss), max_slope=max_slope)
 
 
@@ -504,6 +460,7 @@ def as_leaves(
         loss = optax.losses.squared_error if num_classes is None else hinge
     if not callable(loss):
         raise ArgumentError("loss", "be a function of (scores, y)", f"{loss!r}")
+    outputs = (num_outputs,) if num_classes is None and num_outputs > 1 else ()
 
     def as_leaf(leaf: ArrayLike) -> Array:
         shape = _checks.array("loss", leaf).shape
@@ -517,9 +474,19 @@ def as_leaves(
             )
         return _checks.as_leaves("loss", leaf, dtype)
 
-    several = num_classes is None and num_outputs > 1
-    outputs = (num_outputs,) if several else ()
     function: Loss = jax.tree.map(as_leaf, _partial(loss))
+    _check_values(function, num_classes, outputs, dtype)
+    _check_targets(function, num_classes)
+    return function
+
+
+def _check_values(
+    function: Loss,
+    num_classes: int | None,
+    outputs: tuple[int, ...],
+    dtype: DTypeLike,
+) -> None:
+    """Raises unless a loss gives one float, or one per output."""
     labels = num_classes is not None and num_classes > 2
     score = jax.ShapeDtypeStruct((num_classes,) if labels else outputs, dtype)
     y = jax.ShapeDtypeStruct(outputs, jnp.int32 if labels else dtype)
@@ -536,9 +503,13 @@ def as_leaves(
         raise ArgumentError(
             "loss",
             f"give one float for scores of shape {score.shape}"
-            f"{', or one per output' if several else ''}",
+            f"{', or one per output' if outputs else ''}",
             value,
         )
+
+
+def _check_targets(function: Loss, num_classes: int | None) -> None:
+    """Raises unless a loss of labels has classes, and another none."""
     if takes_labels(function) and num_classes is None:
         raise ArgumentError(
             "loss",
@@ -554,4 +525,3 @@ def as_leaves(
             "budgetjax.losses.classification_loss; real targets need "
             "num_classes=None",
         )
-    return function

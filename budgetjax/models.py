@@ -269,7 +269,7 @@ def _parts(model: Model) -> _Expansion | LinearModel | None:
     vectors, squares = expansion.vectors, expansion.squares
     terms = expansion.coefficients_and_sums
     # A learner without a loss of the user's choice learns labels.
-    link = losses.inverse_link(getattr(model, "loss", losses.hinge))
+    link = losses.traits(getattr(model, "loss", losses.hinge)).link
     return _Expansion(
         *(model.kernel, vectors, squares, terms, expansion.scale, None),
         *(expansion.num_columns, link),

@@ -1,4 +1,6 @@
-"""The public names, imported together, each listed here alone.
+"""The public names, imported together.
+
+Each is listed here alone, or, of kernels and strategies, in `__all__` of its module.
 
 `budgetjax` reads this list without importing it, and the registries find in it what is
 an algorithm or a solver.
@@ -12,18 +14,7 @@ from budgetjax._compile_cache import cache_compiled_programs as cache_compiled_p
 from budgetjax._pytree import Name as Name
 from budgetjax.exporting import jax_export as _jax_export
 from budgetjax.exporting.export_model import export as export
-from budgetjax.kernels import RBF as RBF
-from budgetjax.kernels import Kernel as Kernel
-from budgetjax.kernels import Laplacian as Laplacian
-from budgetjax.kernels import Linear as Linear
-from budgetjax.kernels import Mapped as Mapped
-from budgetjax.kernels import Matern as Matern
-from budgetjax.kernels import Normalized as Normalized
-from budgetjax.kernels import Polynomial as Polynomial
-from budgetjax.kernels import Product as Product
-from budgetjax.kernels import RationalQuadratic as RationalQuadratic
-from budgetjax.kernels import Sigmoid as Sigmoid
-from budgetjax.kernels import Sum as Sum
+from budgetjax.kernels import *
 from budgetjax.models import KernelModel as KernelModel
 from budgetjax.models import Labelled as Labelled
 from budgetjax.models import LinearModel as LinearModel
@@ -40,28 +31,10 @@ from budgetjax.online.driver import run as run
 from budgetjax.online.forgetron import forgetron as forgetron
 from budgetjax.online.fourier import fourier as fourier
 from budgetjax.online.maintenance import init_maintenance as init_maintenance
-from budgetjax.online.maintenance.measured import Measured as Measured
-from budgetjax.online.maintenance.merging import Merge as Merge
-from budgetjax.online.maintenance.merging import MergeBestPair as MergeBestPair
-from budgetjax.online.maintenance.merging import MultiMerge as MultiMerge
-from budgetjax.online.maintenance.projection import DelayedProject as DelayedProject
-from budgetjax.online.maintenance.projection import Project as Project
-from budgetjax.online.maintenance.projection import (
-    ProjectOntoCandidate as ProjectOntoCandidate,
-)
-from budgetjax.online.maintenance.projection import (
-    ProjectOntoNearest as ProjectOntoNearest,
-)
-from budgetjax.online.maintenance.removal import (
-    RemoveFewestErrors as RemoveFewestErrors,
-)
-from budgetjax.online.maintenance.removal import (
-    RemoveLargestMargin as RemoveLargestMargin,
-)
-from budgetjax.online.maintenance.removal import RemoveOldest as RemoveOldest
-from budgetjax.online.maintenance.removal import RemoveRandom as RemoveRandom
-from budgetjax.online.maintenance.removal import RemoveSmallest as RemoveSmallest
-from budgetjax.online.maintenance.removal import Unbudgeted as Unbudgeted
+from budgetjax.online.maintenance.measured import *
+from budgetjax.online.maintenance.merging import *
+from budgetjax.online.maintenance.projection import *
+from budgetjax.online.maintenance.removal import *
 from budgetjax.online.maintenance.strategy import Maintenance as Maintenance
 from budgetjax.online.norma import norma as norma
 from budgetjax.online.nystrom import nystrom as nystrom

@@ -247,7 +247,7 @@ def default_gamma(X: ArrayLike) -> float:
         raise ArgumentError("X", "have shape (n, num_features)", X.shape)
     rows = X[sample_rows(len(X))]
     with np.errstate(over="ignore", invalid="ignore"):
-        gamma = gamma_from_distances(pairwise_distances(rows))
+        gamma = default_gamma_from_distances(squared_distances(rows))
     if not 0 < gamma < np.inf:
         raise ArgumentError(
             "X",
@@ -262,7 +262,7 @@ def sample_rows(num_rows: int) -> Shaped[np.ndarray, " rows"]:
     return np.linspace(0, num_rows - 1, min(num_rows, SAMPLED_ROWS)).astype(int)
 
 
-def pairwise_distances(X: Shaped[np.ndarray, "n d"]) -> Pairs:
+def squared_distances(X: Shaped[np.ndarray, "n d"]) -> Pairs:
     """`||x - z||^2` of all pairs of rows, in float64."""
     X = np.asarray(X, np.float64)
     X = X - np.median(X, axis=0)[None]
@@ -278,7 +278,7 @@ def distances_from_products(products: Pairs) -> Pairs:
     return np.where(distances > 1e-12 * sums, distances, 0)
 
 
-def gamma_from_distances(distances: Pairs) -> float:
+def default_gamma_from_distances(distances: Pairs) -> float:
     """The default gamma from squared distances; 0 if all are 0, NaN on NaN or inf."""
     if not np.all(np.isfinite(distances)):
         return float("nan")

@@ -419,7 +419,7 @@ def test_records_have_the_names_of_their_classes():
     bj.RBF  # noqa: B018 The first public name imports all.
     for name, kind in _pytree.records.items():
         assert names.type_of(name) is kind
-        assert names.is_record(kind)
+        assert names.has_fields(kind)
         assert kind.__name__ == name
 
 

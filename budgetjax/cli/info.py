@@ -12,7 +12,7 @@ from budgetjax import models
 from budgetjax.cli import reports, targets
 from budgetjax.encoding import Encoding
 from budgetjax.saving import model_files, trees
-from budgetjax.saving.names import is_record
+from budgetjax.saving.names import has_fields
 from budgetjax.stream.model import StreamModel
 
 # A name, its text, and, if different, its value for programs.
@@ -102,7 +102,7 @@ def _describe_model(model: Any) -> Iterator[Line]:
     elif vectors is not None:
         number = vectors.shape[-2]
         yield "support vectors", f"{number:,}", {"active": number}
-    if not is_record(type(model)):
+    if not has_fields(type(model)):
         return
     names: tuple[str, ...] = model._fields
     for name, part in zip(names, model, strict=True):

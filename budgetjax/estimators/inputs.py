@@ -175,11 +175,11 @@ class Sample:
     def gamma(self) -> float:
         """The default gamma; 0 if all rows are equal."""
         if isinstance(self.rows, np.ndarray):
-            distances = scaling.pairwise_distances(self.rows)
+            distances = scaling.squared_distances(self.rows)
         else:
             rows = scipy.sparse.csr_array(self.rows, dtype=np.float64)
             distances = scaling.distances_from_products((rows @ rows.T).toarray())
-        return scaling.gamma_from_distances(distances)
+        return scaling.default_gamma_from_distances(distances)
 
     @property
     def median(self) -> Float[np.ndarray, " features"]:

@@ -1041,7 +1041,7 @@ class BudgetedKernelRegressor(RegressorMixin, Kernelised):
             before = _first_seen(y[weights > 0], loss)
         targets, seen = _centre(y, weights, before)
         intercept = seen.mean
-        if losses.inverse_link(loss) == losses.EXP:
+        if losses.traits(loss).link == losses.EXP:
             # In the space of scores. If all targets are 0, any value serves.
             mean = np.where(seen.mean > 0, seen.mean, 1.0)[()]
             targets, intercept = y / mean, np.log(mean)
@@ -1142,9 +1142,9 @@ def _first_seen(
     """The statistics of targets before the first is learned, from a sample of them."""
     shape = y.shape[1:]
     if not losses.is_shift_invariant(loss, shape):
-        most = np.inf if losses.inverse_link(loss) == losses.EXP else 0.0
+        most = np.inf if losses.traits(loss).link == losses.EXP else 0.0
         return SeenTargets(np.zeros(shape), 0.0, most, np.ones(shape)[()])
-    robust = losses.is_robust(loss)
+    robust = losses.traits(loss).robust
     centre, deviation = scaling.centre_and_deviation(y, robust=robust)
     most = training_data.NEAR * deviation if robust and np.all(deviation) else np.inf
     return SeenTargets(centre, 0.0, most, np.where(deviation > 0, deviation, 1.0)[()])

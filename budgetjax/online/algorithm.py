@@ -11,10 +11,10 @@ import numpy as np
 from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Array, Float, Integer, Shaped
 
-from budgetjax import _checks, _pytree, _sharding, kernels
+from budgetjax import _checks, _pytree, _sharding, kernels, losses
 from budgetjax._errors import ArgumentError, names_errors
 from budgetjax._pytree import UNIT, Counter, Name
-from budgetjax._shapes import Basis, Flag, Weights
+from budgetjax._shapes import Basis, Flag, Label, Score, Weights
 from budgetjax.kernels import Kernel
 from budgetjax.online import conservative, examples, support_set
 from budgetjax.online.maintenance.strategy import maintenance_of
@@ -30,6 +30,11 @@ def no_decay(
 ) -> Float[Array, " n"]:
     """The `decay` of an algorithm whose model idle rounds do not shrink."""
     return jnp.zeros(rounds_ahead.shape, state.expansion.scale.dtype)
+
+
+def violates_hinge(state: OnlineState, score: Score, y: Label) -> Flag:
+    """The `violates` of algorithms with the hinge loss: whether it is positive."""
+    return losses.margin(score, y) < 1
 
 
 def basis(state: OnlineState) -> Basis:
@@ -156,13 +161,12 @@ class Algorithm(Generic[Arguments, State]):
     """An online algorithm: its name, and pure functions over its state.
 
     A state is a `NamedTuple` with the fields `algorithm`, its name; `kernel`, with
-    parameters of the state's dtype; `expansion`, the support set; three counters (see
-    `Counter`): `num_seen`, rounds so far; `num_mistakes`, rounds with a
-    margin of at most 0, or, for a real target, a score of the wrong sign;
-    `num_updates`, rounds that changed the model; and fields of its own, which the
-    docstring of its class explains. Two of these have a fixed meaning: a `loss` that
-    does not take labels makes the targets real numbers; a `maintenance` is restarted
-    when a refit replaces the coefficients.
+    parameters of the state's dtype; `expansion`, the support set; three counters:
+    `num_seen`, rounds so far; `num_mistakes`, rounds with a margin of at most 0, or,
+    for a real target, a score of the wrong sign; `num_updates`, rounds that changed the
+    model; and fields of its own, which the docstring of its class explains. Two of
+    these have a fixed meaning: a `loss` that does not take labels makes the targets
+    real numbers; a `maintenance` is restarted when a refit replaces the coefficients.
 
     A conservative algorithm defines `violates` and `update`; an algorithm that changes
     its model in every round defines its own `block`.
@@ -256,9 +260,6 @@ class Algorithm(Generic[Arguments, State]):
           weight: a factor of the update, at least 0. An example of weight 0 changes
             nothing, not even the clock. None is 1.
 
-        Returns:
-          The new state.
-
         Raises:
           ValueError: if the state belongs to another algorithm, or a shape, a label or
             the weight is invalid.
@@ -329,17 +330,10 @@ def init_fields(
 ) -> dict[str, Any]:
     """The fields that all states share, for an empty model.
 
-    The `init` of an algorithm adds its own to them. Errors name `NAME.init`.
-
-    Args:
-      name: the name of the algorithm.
-      kernel, num_features, budget, num_classes, capacity, dtype, average: as in every
-        `init`; see `budgetjax.Algorithm`.
-      num_outputs: real targets per example; None if the algorithm takes labels only.
-
-    Returns:
-      The fields `algorithm`, `kernel`, `expansion`, `num_seen`, `num_mistakes` and
-      `num_updates` by name.
+    The `init` of an algorithm adds its own to the fields `algorithm`, `kernel`,
+    `expansion`, `num_seen`, `num_mistakes` and `num_updates`. Arguments are those of
+    every `init`; see `budgetjax.Algorithm`. `num_outputs` is None if the algorithm
+    takes labels only. Errors name `NAME.init`.
 
     Example:
       >>> sizes = {"num_features": 2, "budget": 10, "num_classes": 2, "capacity": None}

@@ -76,8 +76,6 @@ def init(
     Args:
       kernel: a kernel with :math:`k(x, x) = 1`: stationary, such as `RBF`, or
         `Normalized` of any kernel.
-      num_features, budget, num_classes, maintenance, seed, capacity, dtype: as in every
-        `init`; see `budgetjax.Algorithm`.
       alpha: above 0, at most 1: without a budget the margin reaches :math:`\alpha`
         times the largest; 1 updates on mistakes only.
 

@@ -10,20 +10,13 @@ from jaxtyping import Array, Bool, Float
 from budgetjax import _checks, _pytree, _sharding, losses
 from budgetjax._errors import ArgumentError, names_errors
 from budgetjax._pytree import Counter, Name
-from budgetjax._shapes import Flag, Index, Label, PerPair, PerRow, Scalar, Score
+from budgetjax._shapes import Index, Label, PerPair, PerRow, Scalar, Score
 from budgetjax.kernels import Kernel
 from budgetjax.online import span, support_set
-from budgetjax.online.algorithm import Algorithm, init_fields
+from budgetjax.online.algorithm import Algorithm, init_fields, violates_hinge
 from budgetjax.online.maintenance import Maintenance, init_maintenance
 from budgetjax.online.span import Span
-from budgetjax.online.support_set import (
-    NOWHERE,
-    Candidate,
-    Edits,
-    Expansion,
-    RankOneUpdate,
-    Row,
-)
+from budgetjax.online.support_set import NOWHERE, Candidate, Edits, RankOneUpdate
 
 # Lambda of the Pegasos that chooses the support vectors. Larger values let fewer
 # examples move them early, smaller values late; 1e-3 to 1e-5 differ by at most half a
@@ -114,8 +107,6 @@ def init(
     three B x B matrices.
 
     Args:
-      kernel, num_features, budget, num_classes, maintenance, seed, capacity, dtype: as
-        in every `init`; see `budgetjax.Algorithm`.
       confidence: r, positive: the noise of a label. A larger r learns more slowly and
         steadily.
       drift: :math:`\delta`, at least 0 and below 1. On electricity prices in time
@@ -180,20 +171,8 @@ def init(
     )
 
 
-def violates(state: State, score: Score, y: Label) -> Flag:
-    """True where the hinge loss is positive."""
-    return losses.margin(score, y) < 1
-
-
 class Model(NamedTuple):
-    """The part of the model that a moving support vector changes.
-
-    Attributes:
-      span: the span of the support vectors.
-      certainty: I - S.
-      coefficients: the coefficients.
-      mask: True where a slot is active.
-    """
+    """The part of the model that a moving support vector changes."""
 
     span: Span
     certainty: PerPair
@@ -204,21 +183,16 @@ class Model(NamedTuple):
 class MovedModel(NamedTuple):
     """The result of step 1.
 
-    Attributes:
-      model: the model on the new support vectors.
-      maintenance: the strategy.
-      counts: the coefficients of Pegasos.
-      kernel_row: `k(x_j, x)` for the new support vectors; 0 for free slots.
-      rows: the slots that changed; their terms are arbitrary.
-      rank_one_updates: for each vector that left, the coefficients that the others
-        receive.
+    The `kernel_row` is that of the new support vectors, 0 for free slots. The terms of
+    `rows`, the slots that changed, are arbitrary. Each vector that left has a rank-one
+    update, the coefficients that the others receive.
     """
 
     model: Model
     maintenance: Maintenance | None
     counts: Float[Array, "rows columns"] | None
     kernel_row: PerRow
-    rows: tuple[Row, ...]
+    rows: tuple[support_set.Row, ...]
     rank_one_updates: tuple[RankOneUpdate, ...]
 
 
@@ -312,7 +286,7 @@ def _move_if_allowed(
 
 def _move(
     kernel: Kernel,
-    pegasos: Expansion,
+    pegasos: support_set.Expansion,
     strategy: Maintenance,
     model: Model,
     candidate: Candidate,
@@ -320,19 +294,14 @@ def _move(
 ) -> MovedModel:
     """The example enters Pegasos, and the model follows, one slot after the other."""
     strategy, edits = strategy.insert(kernel, pegasos, candidate)
-    rows = edits.rows
-    points = jnp.stack([row.vector for row in rows])
-    squares = jnp.stack([row.square for row in rows])
+    rows = support_set.stack(edits.rows)
+    points, squares = rows.vector, rows.square
     # The last row is the example's own.
     others = support_set.kernel_rows(kernel, pegasos, points[:-1], squares[:-1])
     kernel_rows = jnp.concatenate([others, kernel_row[None]])
     among = kernel.gram(points, points, squares, squares)
-    replacements = (
-        jnp.stack([row.slot for row in rows]),
-        kernel.diag(points, squares),
-        among,
-        jnp.arange(len(rows), dtype=jnp.int32),
-    )
+    index = jnp.arange(len(edits.rows), dtype=jnp.int32)
+    replacements = rows.slot, kernel.diag(points, squares), among, index
 
     # A loop, since the compiler makes some sixty kernels of each replacement.
     def replace(carry, replacement):
@@ -352,9 +321,9 @@ def _move(
     kernel_row = jnp.where(model.mask, kernel_rows[-1], 0)
     counts = support_set.write(pegasos, edits).coefficients_and_sums
     updates = tuple(
-        jax.tree.map(lambda leaf, i=i: leaf[i], updates) for i in range(len(rows))
+        jax.tree.map(lambda leaf, i=i: leaf[i], updates) for i in range(len(edits.rows))
     )
-    return MovedModel(model, strategy, counts, kernel_row, rows, updates)
+    return MovedModel(model, strategy, counts, kernel_row, edits.rows, updates)
 
 
 def _replace_vector(
@@ -408,17 +377,18 @@ def refresh_caches(state: State) -> State:
     return state._replace(maintenance=state.maintenance.restart(state.kernel, pegasos))
 
 
-def _pegasos(expansion: Expansion, counts: Float[Array, "rows columns"]) -> Expansion:
+def _pegasos(
+    expansion: support_set.Expansion, counts: Float[Array, "rows columns"]
+) -> support_set.Expansion:
     """The support set with the coefficients of Pegasos."""
-    return expansion._replace(
-        coefficients_and_sums=counts, scale=jnp.ones_like(expansion.scale)
-    )
+    one = jnp.ones_like(expansion.scale)
+    return expansion._replace(coefficients_and_sums=counts, scale=one)
 
 
 arow = Algorithm(
     "arow",
     init,
-    violates,
+    violates_hinge,
     update,
     with_vectors=span.with_vectors,
     refresh_caches=refresh_caches,

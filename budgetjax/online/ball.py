@@ -25,18 +25,15 @@ def squared_norm_after(
     The cost is one kernel row per new and per replaced vector, O(B d). A rank-one
     update changes all terms, and needs the full kernel matrix, O(B^2 d).
     """
-    rows, columns = edits.rows, expansion.num_columns
     if edits.rank_one_updates:
         return squared_norm_of(kernel, support_set.write(expansion, edits))
-    wanted = jnp.stack([row.slot != NOWHERE for row in rows])[:, None]
-    slots = jnp.maximum(jnp.stack([row.slot for row in rows]), 0)
-    new = jnp.where(wanted, jnp.stack([row.term[:columns] for row in rows]), 0)
+    rows = support_set.stack(edits.rows)
+    wanted, slots = (rows.slot != NOWHERE)[:, None], jnp.maximum(rows.slot, 0)
+    new = jnp.where(wanted, rows.term[:, : expansion.num_columns], 0)
     old = jnp.where(wanted, -expansion.coefficients[slots], 0)
     changes = jnp.concatenate([new, old])
-    points = jnp.stack([row.vector for row in rows])
-    points = jnp.concatenate([points, expansion.vectors[slots]])
-    squares = jnp.stack([row.square for row in rows])
-    squares = jnp.concatenate([squares, expansion.squares[slots]])
+    points = jnp.concatenate([rows.vector, expansion.vectors[slots]])
+    squares = jnp.concatenate([rows.square, expansion.squares[slots]])
     at_points = jnp.matmul(
         support_set.kernel_rows(kernel, expansion, points, squares),
         expansion.coefficients,
@@ -56,14 +53,8 @@ def project_onto_ball(
 ) -> tuple[Edits, Scalar, Scalar, Scalar]:
     """Edits that finally scale the model into a ball, `||f|| <= radius`.
 
-    Args:
-      kernel, expansion, edits: as for `support_set.with_rescale`.
-      squared_norm: `||sum_j u_j phi(x_j)||^2` before the edits.
-      radius: the radius of the ball.
-
-    Returns:
-      The edits; the squared norm after them; the shrinking factor; and the factor of
-      the stored coefficients.
+    They come with the squared norm after them, whose value before is `squared_norm`,
+    the shrinking factor, and the factor of the stored coefficients.
     """
     squared_norm = squared_norm_after(kernel, expansion, squared_norm, edits)
     norm = jnp.sqrt(jnp.maximum(squared_norm, 0)) * expansion.scale

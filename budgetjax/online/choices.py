@@ -17,7 +17,7 @@ from budgetjax.kernels import GAMMA_KERNELS, Kernel, Linear
 from budgetjax.online import BUDGET as BUDGET
 from budgetjax.online import registry
 from budgetjax.online.algorithm import Algorithm
-from budgetjax.online.maintenance import Maintenance, strategies
+from budgetjax.online.maintenance import strategies
 
 
 class Loss(NamedTuple):
@@ -28,13 +28,11 @@ class Loss(NamedTuple):
 
 
 class Family(NamedTuple):
-    """The choices of classifiers or of regressors.
+    """The choices of classifiers or of regressors, with defaults for both cases.
 
     Attributes:
       losses: losses by name; the first is the loss of algorithms with a fixed one.
       real_targets: whether targets are real numbers, and a loss can be any function.
-      before_refit: the default algorithm if a refit follows.
-      without_refit: the default algorithm if none follows.
     """
 
     losses: dict[str, Loss]
@@ -43,13 +41,13 @@ class Family(NamedTuple):
     without_refit: str
 
     @property
-    def algorithms(self) -> tuple[str, ...]:
-        """The names of the algorithms that learn such targets."""
-        return tuple(
-            name
+    def algorithms(self) -> dict[str, Algorithm]:
+        """The algorithms that learn such targets, by name."""
+        return {
+            name: one
             for name, one in registry.by_name().items()
             if not self.real_targets or "loss" in _parameters(one)
-        )
+        }
 
     def loss(self, chosen: str | Callable[..., Array] | None) -> Loss:
         """The loss of this name, or this function; None is the first."""
@@ -108,13 +106,10 @@ NO_SETTINGS = (
 
 
 class Choice(NamedTuple):
-    """The choices of a user.
+    """An algorithm, and the loss of a refit.
 
-    Attributes:
-      algorithm: for example `budgetjax.arow`.
-      arguments: the arguments of its `init` except kernel, number of features, budget
-        and dtype.
-      refit_loss: the loss for `budgetjax.refit`.
+    The arguments are those of its `init` except kernel, number of features, budget and
+    dtype.
     """
 
     algorithm: Algorithm
@@ -131,29 +126,16 @@ def choose(
     seed: int,
     refits: bool,
 ) -> Choice:
-    """The algorithm of this name with these settings.
+    """The algorithm of this name with these settings; None is the default one.
 
-    Args:
-      name: the name of the algorithm; None for the default one.
-      settings: arguments of `init` by name; None is the default. A maintenance strategy
-        and a loss may be given by name, and the refit has the same loss.
-      num_classes: None for real targets.
-      num_outputs: the number of real targets per example.
-      seed: the seed of random draws.
-      refits: whether a refit follows.
-
-    Raises:
-      ValueError: if the algorithm does not learn such targets, has no such setting, or
-        a setting would have no effect.
+    Settings are arguments of `init` by name, of which None is the default. A
+    maintenance strategy and a loss may be given by name, and the refit has the same
+    loss. `num_classes` is None for real targets.
     """
     family = family_of(num_classes is None)
     if name is None:
         name = family.before_refit if refits else family.without_refit
-    if name not in family.algorithms:
-        raise ArgumentError(
-            "algorithm", f"be one of {', '.join(family.algorithms)}", f"{name!r}"
-        )
-    algorithm = registry.look_up(name)
+    algorithm = _checks.look_up("algorithm", family.algorithms, name)
     parameters = _parameters(algorithm)
     arguments = {key: value for key, value in settings.items() if value is not None}
     loss_setting = arguments.pop("loss", None)
@@ -175,7 +157,9 @@ def choose(
             f"{arguments['average']!r}",
         )
     if isinstance(strategy := arguments.get("maintenance"), str):
-        arguments["maintenance"] = _strategy(strategy)
+        known = strategies()
+        strategy = _checks.look_up("maintenance", known, strategy, ", or a strategy")
+        arguments["maintenance"] = strategy()
     derived = {"seed": seed, "num_outputs": num_outputs}
     arguments |= {key: value for key, value in derived.items() if key in parameters}
     return Choice(algorithm, arguments | {"num_classes": num_classes}, loss.refit)
@@ -193,16 +177,6 @@ def _check_settings(algorithm: Algorithm, settings: Mapping[str, Any]) -> None:
             )
 
 
-def _strategy(name: str) -> Maintenance:
-    """The maintenance strategy of this name."""
-    known = strategies()
-    if name not in known:
-        raise ArgumentError(
-            "maintenance", f"be one of {', '.join(known)}, or a strategy", f"{name!r}"
-        )
-    return known[name]()
-
-
 def kernel_of(
     kernel: str | Kernel,
     gamma: ArrayLike | str | None,
@@ -213,9 +187,6 @@ def kernel_of(
 
     Its gamma is a number, or `unset` for the default. It is checked for "linear" too,
     which has none, so that one search can try several kernels, as in scikit-learn.
-
-    Raises:
-      ValueError: if an argument is invalid, or a gamma comes with a kernel object.
     """
     names = (*GAMMA_KERNELS, "linear")
     by_name = isinstance(kernel, str)

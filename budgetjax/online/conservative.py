@@ -58,21 +58,15 @@ class Block(NamedTuple):
     """A block of examples, and everything known before its first round.
 
     Attributes:
-      algorithm: the learner.
-      X: the examples, shape `(size, num_features)`.
-      y: their labels, shape `(size,)`, or targets, `(size, num_outputs)`.
-      weights: 0 where an example is to be skipped, shape `(size,)`.
-      present: where an example has a weight, shape `(size,)`.
-      squares: `||x||^2`, shape `(size,)`.
-      selves: `k(x, x)`, shape `(size,)`.
-      gram: `k(x_i, x_j)`, shape `(size, size)`.
+      algorithm, X, y, weights, axis: as for `Algorithm.learn`.
+      present: where an example has a weight.
+      squares, selves, gram: `||x||^2`, `k(x, x)`, and `k(x_i, x_j)` of all pairs.
       round_numbers: rounds seen before each example and after the last, as the lower
-        word of `num_seen`; shape `(ticks,)`, `ticks = size + 1`.
+        word of `num_seen`; `ticks = size + 1`.
       decay: the logarithm of the factor by which idle rounds shrink the model since the
-        start of the block, shape `(ticks,)`.
-      in_average: which rounds are in an average of iterates, shape `(size,)`, or None.
+        start of the block.
+      in_average: which rounds are in an average of iterates.
       makes_room_ahead: whether maintenance waits for a full budget, outside the loop.
-      axis: the name of a `jax.vmap` over models, or None.
     """
 
     algorithm: Any
@@ -96,11 +90,11 @@ class Loop(NamedTuple):
     Attributes:
       state: the state without the pending edits. Its scale is the one after round
         `last`; later decay is in `Block`.
-      kernel_rows: `k(x_j, x_i)` for every example and row of the support set, shape
-        `(size, rows)`, without the pending edits.
-      unscaled: unscaled scores of the model with the pending edits, shape
-        `(size, columns)`; those of past examples are stale.
-      scores: scores, each from the model that saw the example, shape `(size, columns)`.
+      kernel_rows: `k(x_j, x_i)` for every example and row of the support set, without
+        the pending edits.
+      unscaled: unscaled scores of the model with the pending edits; those of past
+        examples are stale.
+      scores: scores, each from the model that saw the example.
       next: the next example that violates, or the size of the block.
       last: the example whose edits are pending; -1 before the first violation.
       edits: the pending edits, without the values of example `last`, which are looked
@@ -126,30 +120,14 @@ def block(
     weights: PerExample,
     axis: str | None = None,
 ) -> tuple[State, Scores]:
-    """Feeds the examples of a block to a conservative learner in order, one round each.
+    """`Algorithm.learn` of a conservative learner, one round per example.
 
-    Two matrix products score the whole block. The scores are right up to the first
-    example that must change the model. One iteration of the loop makes this update,
-    adds its effect to the later scores by means of rows of the kernel matrices, and
-    finds the next violation.
+    With an `axis`, the models go through one loop in lockstep until none has a
+    violation left. With one loop condition per model, `vmap` would copy every model's
+    arrays in every iteration.
 
     Cost: O(B d + T d) per example for blocks of T, and O(T + B) per violation, plus its
     maintenance.
-
-    Args:
-      algorithm: the algorithm.
-      state: a state of that algorithm.
-      X: examples, shape `(size, num_features)`.
-      y: labels, shape `(size,)`.
-      weights: factors of the updates, 0 where an example is to be skipped, shape
-        `(size,)`.
-      axis: the name of a `jax.vmap` over models, or None. The models go through one
-        loop in lockstep until none has a violation left; a finished model writes
-        nothing. With one loop condition per model, `vmap` would copy every model's
-        arrays in every iteration.
-
-    Returns:
-      The state after the block, and the score of each example by the model before it.
     """
     state, block = _prepare_block(algorithm, state, X, y, weights, axis)
     loop = _start_loop(block, state)
@@ -157,7 +135,7 @@ def block(
         loop = _run_single(block, _make_room_if_full(block, loop))
     elif block.makes_room_ahead:
         loop = jax.lax.while_loop(
-            lambda loop: _any_model(block, _has_violation(block, loop)),
+            lambda loop: _any_model(block, loop.next < X.shape[0]),
             lambda loop: _make_room_if_full(block, _run_violations(block, loop)),
             loop,
         )
@@ -185,7 +163,10 @@ def _prepare_block(
     expansion = support_set.fade_average(state.expansion)
     scale = decayed_scale(expansion.scale, decay[0])
     state = state._replace(expansion=expansion._replace(scale=scale))
-    strategy = maintenance_of(state)
+    strategy, in_average = maintenance_of(state), None
+    if expansion.average is not None:
+        seen = state.num_seen._replace(low=round_numbers[1:])
+        in_average = present & seen.reaches(expansion.average.start)
     return state, Block(
         algorithm=algorithm,
         X=X,
@@ -197,7 +178,7 @@ def _prepare_block(
         gram=state.kernel.gram(X, X, squares, squares),
         round_numbers=round_numbers,
         decay=decay,
-        in_average=_rounds_in_average(state, round_numbers, present),
+        in_average=in_average,
         makes_room_ahead=strategy is not None and strategy.makes_room_ahead,
         axis=axis,
     )
@@ -214,14 +195,8 @@ def _start_loop(block: Block, state: OnlineState) -> Loop:
     blank = jnp.zeros_like(unscaled)
     scores, first = _next_violation(block, state, unscaled, blank, zero)
     none = zero - 1
-    like = jax.eval_shape(
-        lambda *arrays: _update(block, *arrays)[1],
-        state,
-        kernel_rows,
-        scores,
-        first,
-        none,
-    )
+    arrays = state, kernel_rows, scores, first, none
+    like = jax.eval_shape(lambda *arrays: _update(block, *arrays)[1], *arrays)
     edits = _without_example(support_set.no_edits(like))
     columns = tuple(jnp.zeros_like(block.squares) for _ in edits.rows[:-1])
     (loop,) = _sharding.vary(
@@ -239,13 +214,9 @@ def _run_violations(block: Block, loop: Loop) -> Loop:
     )
 
 
-def _has_violation(block: Block, loop: Loop) -> Flag:
-    return loop.next < block.X.shape[0]
-
-
 def _is_ready(block: Block, loop: Loop) -> Flag:
     """Whether a violation is left, and the model has room for it."""
-    left = _has_violation(block, loop)
+    left = loop.next < block.X.shape[0]
     return left & ~_is_full(loop) if block.makes_room_ahead else left
 
 
@@ -265,7 +236,7 @@ def _make_room_if_full(block: Block, loop: Loop) -> Loop:
     """The loop with room for a candidate, if delayed maintenance has to make it."""
     if not block.makes_room_ahead:
         return loop
-    wanted = _has_violation(block, loop) & _is_full(loop)
+    wanted = (loop.next < block.X.shape[0]) & _is_full(loop)
     return _sharding.cond(
         _any_model(block, wanted), lambda: _make_room(block, loop, wanted), lambda: loop
     )
@@ -307,22 +278,15 @@ def _run_single(block: Block, loop: Loop) -> Loop:
         state, edits, _ = _update(
             block, loop.state, loop.kernel_rows, loop.scores, loop.next, loop.last
         )
-        expansion = state.expansion
-        state = state._replace(expansion=None)
-        return state, expansion.scale, expansion.average, _without_example(edits)
-
-    def unchanged():
-        expansion = loop.state.expansion
-        state = loop.state._replace(expansion=None)
-        return state, expansion.scale, expansion.average, loop.edits
+        return *_without_arrays(state), _without_example(edits)
 
     violated = loop.next == 0
-    state, scale, average, edits = _sharding.cond(violated, changed, unchanged)
-    expansion = loop.state.expansion._replace(scale=scale, average=average)
-    last = jnp.where(violated, 0, loop.last)
-    return loop._replace(
-        state=state._replace(expansion=expansion), edits=edits, last=last
+    state, scales, edits = _sharding.cond(
+        violated, changed, lambda: (*_without_arrays(loop.state), loop.edits)
     )
+    state = _with_arrays(state, loop.state, scales)
+    last = jnp.where(violated, 0, loop.last)
+    return loop._replace(state=state, edits=edits, last=last)
 
 
 def _finish_block(block: Block, state: State, loop: Loop) -> State:
@@ -360,19 +324,6 @@ def decayed_scale(scale: Scalar, decay: Float[Array, "*n"]) -> Float[Array, "*n"
     limits = jnp.finfo(scale.dtype)
     least = max(float(limits.tiny), min(2.0**-40, limits.tiny / limits.eps**2))
     return jnp.maximum(scale * jnp.exp(decay), least)
-
-
-def _rounds_in_average(
-    state: OnlineState,
-    round_numbers: Integer[Array, " ticks"],
-    present: Bool[Array, " size"],
-) -> Bool[Array, " size"] | None:
-    """Which rounds of a block are in the average of iterates."""
-    average = state.expansion.average
-    if average is None:
-        return None
-    seen = state.num_seen._replace(low=round_numbers[1:])
-    return present & seen.reaches(average.start)
 
 
 def _scale_before(
@@ -442,28 +393,36 @@ def _select_loop(ready: Flag, new: Loop, old: Loop) -> Loop:
     def select(after, before):
         return jax.tree.map(lambda one, two: jnp.where(ready, one, two), after, before)
 
-    small, scales = select(_without_arrays(new), _without_arrays(old))
+    def small(loop):
+        loop = loop._replace(kernel_rows=None, edits=None)
+        state, scales = _without_arrays(loop.state)
+        return loop._replace(state=state), scales
+
+    selected, scales = select(small(new), small(old))
     rows = tuple(
         row._replace(slot=jnp.where(ready, row.slot, NOWHERE)) for row in new.edits.rows
     )
     nothing = support_set.no_edits(new.edits)
     others = select(new.edits._replace(rows=None), nothing._replace(rows=None))
-    scale, average = scales
-    expansion = new.state.expansion._replace(scale=scale, average=average)
-    return small._replace(
-        state=small.state._replace(expansion=expansion),
+    return selected._replace(
+        state=_with_arrays(selected.state, new.state, scales),
         kernel_rows=new.kernel_rows,
         edits=others._replace(rows=rows),
     )
 
 
-def _without_arrays(loop: Loop) -> tuple[Loop, tuple[Scalar, Average | None]]:
-    """The small parts of the loop, and the scale and the average of its support set."""
-    expansion = loop.state.expansion
-    small = loop._replace(
-        state=loop.state._replace(expansion=None), kernel_rows=None, edits=None
-    )
-    return small, (expansion.scale, expansion.average)
+def _without_arrays(state: State) -> tuple[State, tuple[Scalar, Average | None]]:
+    """The state without its support set, and the scale and the average of that."""
+    expansion = state.expansion
+    return state._replace(expansion=None), (expansion.scale, expansion.average)
+
+
+def _with_arrays(
+    state: State, like: OnlineState, scales: tuple[Scalar, Average | None]
+) -> State:
+    """The state with the support set of another, and this scale and average."""
+    expansion = like.expansion._replace(scale=scales[0], average=scales[1])
+    return state._replace(expansion=expansion)
 
 
 def _next_violation(

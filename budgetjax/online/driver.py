@@ -12,11 +12,12 @@ from jaxtyping import Array, Bool, Float, Integer, Shaped
 
 from budgetjax import _checks, _sharding, kernels, models, scoring
 from budgetjax._errors import ArgumentError, Named, names_errors
+from budgetjax._shapes import Examples, Index, PerExample, Targets
 from budgetjax.kernels import Kernel
-from budgetjax.online import examples, support_set
+from budgetjax.online import examples
 from budgetjax.online.algorithm import Algorithm
 from budgetjax.online.maintenance.strategy import maintenance_of
-from budgetjax.online.state import KernelExpansion, OnlineState, State
+from budgetjax.online.state import OnlineState, State
 
 
 @names_errors("run")
@@ -102,7 +103,7 @@ def block_length(block_size: int | None) -> int:
     return 48 if jax.default_backend() == "cpu" else 256
 
 
-def check_result(state: OnlineState, scores: Array, X: Any) -> None:
+def check_result(state: OnlineState, scores: Array, X: Array) -> None:
     """Raises if the model had to refuse examples, or a score is not finite.
 
     A scalar stands for scores that were not kept; see `run_checked`.
@@ -111,29 +112,21 @@ def check_result(state: OnlineState, scores: Array, X: Any) -> None:
     if isinstance(scores, Tracer):
         return
     if scores.ndim == 0:
-        if not bool(jnp.isfinite(scores)):
-            raise ArgumentError(
-                "the model",
-                "be finite",
-                f"one that is not: {explain_overflow(state, X)}",
-            )
+        what, got = "the model", "one that is not"
+        finite = bool(jnp.isfinite(scores))
     else:
-        row = int(
-            _checks.first_bad_row(scores if scores.ndim == 2 else scores[:, None])
-        )
-        if row < scores.shape[0]:
-            raise ArgumentError(
-                "every score",
-                "be finite",
-                f"{np.asarray(scores[row])} in row {row}: {explain_overflow(state, X)}",
-            )
+        rows = scores if scores.ndim == 2 else scores[:, None]
+        row = int(_checks.first_bad_row(rows))
+        finite = row == scores.shape[0]
+        what = "every score"
+        got = "" if finite else f"{np.asarray(scores[row])} in row {row}"
+    if not finite:
+        why = explain_overflow(state, X)
+        raise ArgumentError(what, "be finite", f"{got}: {why}")
 
 
-def explain_overflow(model: KernelExpansion, X: Any, first_row: int = 0) -> str:
-    """Why a model of these examples is not finite, and what to do.
-
-    `first_row` is the number of the first example.
-    """
+def explain_overflow(model: models.State, X: Any, first_row: int = 0) -> str:
+    """Why a model of these examples is not finite, and what to do."""
     rows = np.asarray(X, np.float64)
     spread = np.sqrt(np.sum(np.var(rows, axis=0)))
     away = np.linalg.norm(np.mean(rows, axis=0))
@@ -145,7 +138,9 @@ def explain_overflow(model: KernelExpansion, X: Any, first_row: int = 0) -> str:
     expansion, squares = model.expansion, kernels.squared_norms(X)
     known = jnp.isfinite(expansion.squares)
     part = slice(scoring.PREDICTION_BLOCK)
-    some = support_set.kernel_rows(model.kernel, expansion, X[part], squares[part])
+    some = model.kernel.gram(
+        X[part], expansion.vectors, squares[part], expansion.squares
+    )
     good = jnp.all(jnp.isfinite(some) | ~known[None])
     if not bool(good & jnp.all(jnp.isfinite(diagonal(model.kernel, X)))):
         row, column = np.unravel_index(np.argmax(np.abs(rows)), rows.shape)
@@ -199,16 +194,11 @@ def run_checked(
     """
     n, columns = X.shape[0], state.expansion.num_columns
     scores = jnp.zeros((n, columns) if keeps else (), X.dtype)
-    if n == 0:
-        return state, models.squeeze_columns(scores) if keeps else nan_unless_finite(
-            state
-        )
 
     def body(carry, start):
         state, scores = carry
-        state, new, at, fresh = learn_block(
-            algorithm, state, X, y, weights, start, size
-        )
+        rows, labels, counts, at, fresh = take_block(X, y, weights, start, size)
+        state, new = algorithm.learn(state, rows, labels, counts)
         if not keeps:
             return (state, scores), None
         known = jax.lax.dynamic_slice_in_dim(scores, at, new.shape[0])
@@ -216,9 +206,10 @@ def run_checked(
         scores = jax.lax.dynamic_update_slice_in_dim(scores, new, at, 0)
         return (state, scores), None
 
-    starts = jnp.arange(0, n, size, dtype=jnp.int32)
-    carry, *_ = _sharding.vary((state, scores), X, y, weights)
-    (state, scores), _ = jax.lax.scan(body, carry, starts)
+    if n > 0:
+        starts = jnp.arange(0, n, size, dtype=jnp.int32)
+        carry, *_ = _sharding.vary((state, scores), X, y, weights)
+        (state, scores), _ = jax.lax.scan(body, carry, starts)
     return state, models.squeeze_columns(scores) if keeps else nan_unless_finite(state)
 
 
@@ -228,25 +219,13 @@ def nan_unless_finite(state: OnlineState) -> Float[Array, ""]:
     return jnp.sum(terms * 0) + scale * 0
 
 
-def learn_block(
-    algorithm: Algorithm,
-    state: State,
-    X: Float[Array, "n features"],
-    y: Shaped[Array, "n ..."],
-    weights: Float[Array, " n"],
-    start: Integer[Array, ""],
-    size: int,
-    axis: str | None = None,
-) -> tuple[
-    State, Float[Array, "size columns"], Integer[Array, ""], Bool[Array, " size"]
-]:
-    """Learns the `size` examples from `start` on, or the rest of the stream.
+def take_block(
+    X: Array, y: Array, weights: Array, start: Index, size: int
+) -> tuple[Examples, Targets, PerExample, Index, Bool[Array, " size"]]:
+    """The `size` examples from `start` on, where they start, and which are new.
 
     The last block starts early enough to be full, so that all blocks share one program;
     its head has been seen already and has weight 0.
-
-    Returns:
-      The state, the scores of the block, where it starts, and which rows are new.
     """
     size = min(size, X.shape[0])
     at = jnp.minimum(start, X.shape[0] - size)
@@ -254,9 +233,7 @@ def learn_block(
     rows, labels, counts = (
         jax.lax.dynamic_slice_in_dim(array, at, size) for array in (X, y, weights)
     )
-    counts = jnp.where(fresh, counts, 0)
-    state, scores = algorithm.learn(state, rows, labels, counts, axis)
-    return state, scores, at, fresh
+    return rows, labels, jnp.where(fresh, counts, 0), at, fresh
 
 
 def run_with_errors(
@@ -268,30 +245,22 @@ def run_with_errors(
     size: int,
     axis: str | None,
 ) -> tuple[State, Shaped[Array, " blocks"], Integer[Array, " blocks"]]:
-    """`run` without its scores: the state, and the error counts after every block.
+    """`run` without its scores: the state, and two sums after every block.
 
-    Returns:
-      The state after the stream, and, at the end of every block, two sums since the
-      start of this stream: mistakes (for a regressor squared errors, averaged over the
-      outputs) and examples.
+    They are the mistakes of this stream so far (for a regressor the squared errors,
+    averaged over the outputs), and its examples.
     """
     regression = models.is_regressor(state)
 
     def body(carry, start):
         new, errors = carry
-        new, scores, at, fresh = learn_block(
-            algorithm, new, X, y, weights, start, size, axis
-        )
+        rows, labels, counts, *_ = take_block(X, y, weights, start, size)
+        new, scores = algorithm.learn(new, rows, labels, counts, axis)
         if regression:
-            labels, counts = (
-                jax.lax.dynamic_slice_in_dim(array, at, len(fresh))
-                for array in (y, weights)
-            )
-            away = models.predict_from_scores(state, scores) - labels.reshape(
-                scores.shape
-            )
-            present = (fresh & (counts > 0))[:, None]
-            errors += jnp.sum(jnp.where(present, away**2, 0)) / scores.shape[1]
+            predicted = models.predict_from_scores(state, scores)
+            away = predicted - labels.reshape(scores.shape)
+            lost = jnp.where((counts > 0)[:, None], away**2, 0)
+            errors += jnp.sum(lost) / scores.shape[1]
         else:
             errors = new.num_mistakes.since(state.num_mistakes)
         return (new, errors), (errors, new.num_seen.since(state.num_seen))

@@ -13,16 +13,9 @@ from budgetjax.raw_rows import cast_rows
 
 
 def check_stream(
-    state: Any,
-    X: ArrayLike,
-    y: ArrayLike,
-    weight: ArrayLike | None,
-    first_row: int = 0,
+    state: Any, X: ArrayLike, y: ArrayLike, weight: ArrayLike | None, first_row: int = 0
 ) -> tuple[Float[Array, "n features"], Shaped[Array, "n ..."], Float[Array, " n"]]:
-    """Checks a stream and its weights, and casts them to the state's dtypes.
-
-    `first_row` is the number of the first row, for error messages.
-    """
+    """Checks a stream and its weights, and casts them to the state's dtypes."""
     size = models.num_features(state)
     X = cast_rows(X, size, state.expansion.vectors.dtype)
     _checks.check_finite(X, first_row)
@@ -120,7 +113,8 @@ def check_labels(state: Any, y: np.ndarray, first_row: int | None = None) -> Non
     if models.is_regressor(state):
         known, expected = np.abs(y) <= jnp.finfo(dtype).max, f"finite in {dtype}"
         if np.all(known):
-            known, expected = losses.valid_targets(state.loss, y)
+            traits = losses.traits(state.loss)
+            known, expected = traits.is_valid(y), traits.expected
         known = known.all(axis=1) if known.ndim > 1 else known
     elif columns > 1:
         known = (y >= 0) & (y < columns) & (y == np.floor(y))

@@ -26,7 +26,9 @@ from budgetjax.online.support_set import Expansion
 _SGD = optax.sgd(0.2)
 
 
-def default_update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
+def default_update(
+    updates: optax.Updates, state: optax.OptState, params: optax.Params | None = None
+) -> tuple[optax.Updates, optax.OptState]:
     """The update of the default optimiser; named, so that states can be pickled."""
     return _SGD.update(updates, state, params)
 
@@ -63,7 +65,7 @@ class State(NamedTuple):
     weights: Float[Array, "rows columns"]
     sums: Float[Array, "rows columns"] | None
     optimizer: Partial
-    optimizer_state: Any
+    optimizer_state: optax.OptState
     num_seen: Counter
     num_mistakes: Counter
     num_updates: Counter
@@ -80,7 +82,7 @@ def init_features(
     root: Float[Array, "rows rows"] | None = None,
     tolerance: ArrayLike = 0.0,
 ) -> State:
-    """A model with zero weights, from the fields of `algorithm.start`."""
+    """A model with zero weights, from the fields of `init_fields`."""
     optimizer = OPTIMIZER if optimizer is None else optimizer
     if not isinstance(optimizer, optax.GradientTransformation):
         raise ArgumentError(

@@ -77,8 +77,6 @@ def init(
     Cost: O(B d) per example; a mistake adds a second kernel row, O(B d).
 
     Args:
-      num_features, budget, capacity, dtype: as in every `init`; see
-        `budgetjax.Algorithm`.
       kernel: any kernel; the bound needs :math:`k(x, x) \le 1`, as with `Normalized` of
         any kernel.
       num_classes: 2, labels -1 and +1.
@@ -120,15 +118,11 @@ def update(
     expansion = state.expansion
     full = expansion.full
     oldest = support_set.oldest(expansion)
-    kernel_row = support_set.kernel_rows(
-        state.kernel,
-        expansion,
-        expansion.vectors[oldest][None],
-        expansion.squares[oldest][None],
-    )
+    vector, square = expansion.vectors[oldest], expansion.squares[oldest]
+    kernel_row = support_set.kernel_row(state.kernel, expansion, vector, square)
     coefficient = expansion.scale * expansion.coefficients[oldest, 0]
     sigma, label = jnp.abs(coefficient), jnp.sign(coefficient)
-    response = support_set.scores(expansion, kernel_row)[0, 0]
+    response = support_set.scores(expansion, kernel_row[None])[0, 0]
     own = candidate.weight * losses.margin_subgradient(score, y)
     mu = label * (response + own[0] * candidate.kernel_row[oldest])
 

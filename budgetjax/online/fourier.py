@@ -74,8 +74,6 @@ def init(
     Cost: O(B (d + C)) per example.
 
     Args:
-      num_features, num_classes, num_outputs, average, capacity, dtype: as in every
-        `init`; see `budgetjax.Algorithm`.
       kernel: an `RBF` or `Laplacian`.
       budget: B, the number of random features, an even number; may be traced if
         `capacity` is given.

@@ -2,13 +2,13 @@
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import Partial
-from jax.typing import ArrayLike
+from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Array, Float, Integer
 
 from budgetjax import _checks, _pytree, losses
@@ -17,7 +17,7 @@ from budgetjax._pytree import Counter, Name
 from budgetjax._shapes import Basis, Flag, Scalar, Score, Target, Weights
 from budgetjax.kernels import Kernel
 from budgetjax.online import algorithm, support_set
-from budgetjax.online.algorithm import Algorithm, Arguments
+from budgetjax.online.algorithm import Algorithm, Arguments, init_fields
 from budgetjax.online.ball import project_onto_ball, squared_norm_of
 from budgetjax.online.conservative import prefix_sums
 from budgetjax.online.maintenance import Maintenance, init_maintenance
@@ -70,10 +70,16 @@ class State(NamedTuple):
 
 
 def init_state(
-    shared: dict[str, Any],
-    *,
+    name: str,
+    kernel: Kernel,
+    num_features: int,
+    budget: ArrayLike,
     num_classes: int | None,
-    num_outputs: int = 1,
+    capacity: int | None,
+    dtype: DTypeLike,
+    *,
+    num_outputs: int | None = None,
+    average: bool | int,
     loss: Callable[..., Array] | None,
     learning_rate: ArrayLike | Callable[[Array], Array] | None,
     regularization: ArrayLike,
@@ -81,7 +87,9 @@ def init_state(
     seed: ArrayLike = 0,
     project_to_ball: bool = False,
 ) -> State:
-    """An empty model of any of these learners, from the fields of `algorithm.start`."""
+    """An empty model of any of these learners."""
+    sizes = num_features, budget, num_classes, capacity, dtype
+    shared = init_fields(name, kernel, *sizes, num_outputs=num_outputs, average=average)
     expansion = shared["expansion"]
     kind = expansion.vectors.dtype
     strength = _checks.as_leaf(
@@ -94,7 +102,7 @@ def init_state(
     return State(
         **shared,
         maintenance=init_maintenance(maintenance, shared, seed),
-        loss=losses.as_leaves(loss, num_classes, kind, num_outputs),
+        loss=losses.as_leaves(loss, num_classes, kind, num_outputs or 1),
         learning_rate=_learning_rate(learning_rate, kind),
         regularization=strength,
         ball=Ball(jnp.ones((), kind), jnp.zeros((), kind)) if project else None,

@@ -10,7 +10,6 @@ from budgetjax import _checks
 from budgetjax._errors import names_errors
 from budgetjax.kernels import Kernel
 from budgetjax.online import gradient_descent
-from budgetjax.online.algorithm import init_fields
 from budgetjax.online.maintenance.removal import RemoveOldest
 
 
@@ -39,8 +38,6 @@ def init(
     Cost: O(B (d + C)) per example.
 
     Args:
-      kernel, num_features, budget, num_classes, num_outputs, average, capacity, dtype:
-        as in every `init`; see `budgetjax.Algorithm`.
       loss: a function of `(scores, y)`, as for `budgetjax.sgd.init`.
       learning_rate: eta, a positive number; None is 1, or 0.3 for real targets.
       regularization: lambda, at least 0.
@@ -63,17 +60,15 @@ def init(
     if learning_rate is None:
         learning_rate = gradient_descent.default_rate(num_classes)
     _checks.positive("learning_rate", learning_rate)
-    sizes = num_features, budget, num_classes, capacity, dtype
-    shared = init_fields(
-        "norma", kernel, *sizes, num_outputs=num_outputs, average=average
-    )
     return gradient_descent.init_state(
-        shared,
+        "norma",
+        kernel,
+        *(num_features, budget, num_classes, capacity, dtype),
         loss=loss,
         learning_rate=learning_rate,
         regularization=regularization,
-        num_classes=num_classes,
         num_outputs=num_outputs,
+        average=average,
         maintenance=RemoveOldest(),
     )
 

@@ -6,10 +6,19 @@ import jax
 import jax.numpy as jnp
 import optax
 from jax.typing import ArrayLike, DTypeLike
-from jaxtyping import Array, Float, Integer, Shaped
+from jaxtyping import Array, Float, Integer
 
 from budgetjax import _checks, kernels, losses
 from budgetjax._errors import names_errors
+from budgetjax._shapes import (
+    Examples,
+    Index,
+    PerExample,
+    PerRow,
+    Scalar,
+    Scores,
+    Targets,
+)
 from budgetjax.kernels import Kernel
 from budgetjax.online import features, span, support_set
 from budgetjax.online.algorithm import Algorithm, init_fields
@@ -45,14 +54,10 @@ def init(
     Cost: O(B (d + B + C)) per example.
 
     Args:
-      num_features, num_classes, num_outputs, average, capacity, dtype: as in every
-        `init`; see `budgetjax.Algorithm`.
       kernel: any positive definite kernel.
       budget: B, the maximum number of landmarks, which are its support vectors.
       loss: a function of `(scores, y)`, as for `budgetjax.sgd.init`.
-      optimizer: from optax; None is `optax.sgd(0.2)`. It is part of the compiled
-        program: pass the same object each time, since a new one compiles the loops
-        again.
+      optimizer: as for `budgetjax.fourier.init`.
       landmarks: fixed landmarks, shape `(m, num_features)` with m at most B, such as
         the centres of scikit-learn's `MiniBatchKMeans`. None takes them from the
         stream.
@@ -103,11 +108,11 @@ def init(
 def block(
     algorithm: Algorithm,
     state: State,
-    X: Float[Array, "size features"],
-    y: Shaped[Array, "size ..."],
-    weights: Float[Array, " size"],
+    X: Examples,
+    y: Targets,
+    weights: PerExample,
     axis: str | None,
-) -> tuple[State, Float[Array, "size columns"]]:
+) -> tuple[State, Scores]:
     """Takes one optimiser step per example, in order; each may become a landmark."""
     kernel, expansion = state.kernel, state.expansion
     squares = kernels.squared_norms(X)
@@ -119,16 +124,15 @@ def block(
 
     def body(carry, i: Integer[Array, ""]):
         state, known = carry
-        expansion = state.expansion
         p, label, weight = known[i], y[i], weights[i]
         score = jnp.matmul(p, state.weights, precision="highest")
         beyond = selves[i] - jnp.dot(p, p, precision="highest")
         enters = (
             features.has_gradient(weight * losses.gradient(state.loss, score, label))
-            & ~expansion.full
+            & ~state.expansion.full
             & (beyond > state.tolerance * selves[i])
         )
-        slot = jnp.where(enters, expansion.num_active, NOWHERE)
+        slot = jnp.where(enters, state.expansion.num_active, NOWHERE)
         # The new feature: the part of k(x_t, x) outside the span of the other
         # landmarks.
         length = jnp.sqrt(jnp.where(enters, beyond, 1))
@@ -145,22 +149,28 @@ def block(
             lambda: (jnp.zeros_like(known[:, 0]), jnp.zeros_like(_root(state)[0])),
         )
         known = support_set.put(known, slot, column, axis=1)
-        vectors = support_set.put(expansion.vectors, slot, X[i])
-        age = jnp.where(enters, state.num_seen.low + 1, support_set.FREE)
-        expansion = expansion._replace(
-            vectors=vectors,
-            squares=support_set.put(expansion.squares, slot, squares[i]),
-            ages=support_set.put(expansion.ages, slot, age),
-            num_active=expansion.num_active + enters.astype(jnp.int32),
-        )
-        state = state._replace(
-            expansion=expansion, root=support_set.put(_root(state), slot, row)
-        )
+        state = _add_landmark(state, slot, X[i], squares[i], row)
         return (features.take_step(state, known[i], score, label, weight), known), score
 
     index = jnp.arange(X.shape[0], dtype=jnp.int32)
     (state, _), scores = jax.lax.scan(body, (state, known), index)
     return features.expand(state), scores
+
+
+def _add_landmark(
+    state: State, slot: Index, x: Array, square: Scalar, row: PerRow
+) -> State:
+    """The state with a landmark, whose feature has this row of `R`."""
+    expansion, entered = state.expansion, slot != NOWHERE
+    age = jnp.where(entered, state.num_seen.low + 1, support_set.FREE)
+    expansion = expansion._replace(
+        vectors=support_set.put(expansion.vectors, slot, x),
+        squares=support_set.put(expansion.squares, slot, square),
+        ages=support_set.put(expansion.ages, slot, age),
+        num_active=expansion.num_active + entered.astype(jnp.int32),
+    )
+    root = support_set.put(_root(state), slot, row)
+    return state._replace(expansion=expansion, root=root)
 
 
 def _root(state: State) -> Float[Array, "rows rows"]:

@@ -8,9 +8,9 @@ from jax.typing import ArrayLike, DTypeLike
 from budgetjax import _checks, _pytree, losses
 from budgetjax._errors import ArgumentError, names_errors
 from budgetjax._pytree import Counter, Name
-from budgetjax._shapes import Flag, Label, Scalar, Score
+from budgetjax._shapes import Label, Scalar, Score
 from budgetjax.kernels import Kernel
-from budgetjax.online.algorithm import Algorithm, init_fields
+from budgetjax.online.algorithm import Algorithm, init_fields, violates_hinge
 from budgetjax.online.maintenance import Maintenance, init_maintenance
 from budgetjax.online.support_set import Candidate, Edits, Expansion
 
@@ -78,8 +78,6 @@ def init(
     Cost: O(B (d + C)) per example; a positive loss adds the cost of the maintenance.
 
     Args:
-      kernel, num_features, budget, num_classes, maintenance, average, seed, capacity,
-        dtype: as in every `init`; see `budgetjax.Algorithm`.
       variant: "PA", "PA-I" or "PA-II".
       penalty: C, a positive number; "PA" does not use it.
 
@@ -113,11 +111,6 @@ def init(
     )
 
 
-def violates(state: State, score: Score, y: Label) -> Flag:
-    """True where the hinge loss is positive."""
-    return losses.margin(score, y) < 1
-
-
 def update(
     state: State, score: Score, y: Label, candidate: Candidate
 ) -> tuple[State, Edits]:
@@ -136,5 +129,9 @@ def update(
 
 
 passive_aggressive = Algorithm(
-    "passive_aggressive", init, violates, update, no_update_above=lambda state: 1.0
+    "passive_aggressive",
+    init,
+    violates_hinge,
+    update,
+    no_update_above=lambda state: 1.0,
 )

@@ -7,10 +7,9 @@ from jax.typing import ArrayLike, DTypeLike
 
 from budgetjax import _checks, losses
 from budgetjax._errors import names_errors
-from budgetjax._shapes import Flag, Label, Score
 from budgetjax.kernels import Kernel
 from budgetjax.online import gradient_descent
-from budgetjax.online.algorithm import init_fields
+from budgetjax.online.algorithm import violates_hinge
 from budgetjax.online.maintenance import Maintenance
 
 
@@ -48,8 +47,6 @@ def init(
     and the ball adds two to four kernel rows.
 
     Args:
-      kernel, num_features, budget, num_classes, maintenance, average, seed, capacity,
-        dtype: as in every `init`; see `budgetjax.Algorithm`.
       regularization: lambda, positive.
       project_to_ball: the optional last step of Pegasos.
 
@@ -71,27 +68,22 @@ def init(
     multiplied, so equal coefficients stay equal and ties go to the oldest. The
     projection onto the ball is off by default.
     """
-    sizes = num_features, budget, num_classes, capacity, dtype
-    shared = init_fields("pegasos", kernel, *sizes, average=average)
     return gradient_descent.init_state(
-        shared,
+        "pegasos",
+        kernel,
+        *(num_features, budget, num_classes, capacity, dtype),
         loss=losses.hinge,
         learning_rate=None,
         regularization=_checks.positive("regularization", regularization),
-        num_classes=num_classes,
+        average=average,
         maintenance=maintenance,
         seed=seed,
         project_to_ball=project_to_ball,
     )
 
 
-def violates(state: gradient_descent.State, score: Score, y: Label) -> Flag:
-    """True where the hinge loss is positive."""
-    return losses.margin(score, y) < 1
-
-
 pegasos = dataclasses.replace(
     gradient_descent.learner("pegasos", init),
-    violates=violates,
+    violates=violates_hinge,
     no_update_above=lambda state: 1.0,
 )

@@ -71,10 +71,9 @@ def init(
     Cost: O(B (d + C)) per example; a mistake adds the cost of the maintenance.
 
     Args:
-      kernel, num_features, budget, num_classes, maintenance, average, seed, capacity,
-        dtype: as in every `init`; see `budgetjax.Algorithm`. With `average` this is the
-        averaged Perceptron, for which a mistake bound becomes a bound on the risk.
       margin: beta, at least 0; 0 updates on mistakes only.
+      average: as in every `init`; this is then the averaged Perceptron, for which a
+        mistake bound becomes a bound on the risk.
 
     Example:
       >>> state = bj.perceptron.init(

@@ -15,13 +15,7 @@ from budgetjax.kernels import Kernel
 from budgetjax.online import span, support_set
 from budgetjax.online.algorithm import Algorithm, init_fields
 from budgetjax.online.span import Span
-from budgetjax.online.support_set import (
-    NOWHERE,
-    Candidate,
-    Edits,
-    Expansion,
-    RankOneUpdate,
-)
+from budgetjax.online.support_set import NOWHERE, Candidate, Edits, RankOneUpdate
 
 
 class State(NamedTuple):
@@ -36,7 +30,7 @@ class State(NamedTuple):
 
     algorithm: Name
     kernel: Kernel
-    expansion: Expansion
+    expansion: support_set.Expansion
     span: Span
     threshold: Scalar
     margin_updates: Static
@@ -80,8 +74,6 @@ def init(
     Cost: O(B (d + C)) per example; a violation adds O(B^2 + B C).
 
     Args:
-      num_features, num_classes, capacity, dtype: as in every `init`; see
-        `budgetjax.Algorithm`.
       kernel: any positive definite kernel.
       budget: B, the maximum number of support vectors; they never leave.
       threshold: eta, at least 0, in units of :math:`\sqrt{k(x, x)}`. With 0 the model

@@ -24,13 +24,7 @@ def register(own: Own) -> Own:
 
     Args:
       own: an `Algorithm`, a `Solver`, or a subclass of `Kernel` or `Maintenance`, whose
-        name nothing else has.
-
-    Returns:
-      The same object, so that this is a decorator too.
-
-    Raises:
-      ValueError: if it is something else, or the name is taken.
+        name nothing else has. It is returned, so that this is a decorator too.
 
     Example:
       >>> import dataclasses
@@ -46,21 +40,13 @@ def register(own: Own) -> Own:
             "kernels or maintenance strategies",
             f"{own!r}",
         )
-    known = by_name() | solvers.by_name()
-    if isinstance(own, Algorithm) and own.name in online.registered:
-        free = online.registered[own.name] == own
-    elif isinstance(own, Solver) and own.name in solvers.registered:
-        free = solvers.registered[own.name] == own
-    else:
-        free = own.name not in known
-    if not free:
-        raise ArgumentError(
-            f"the name {own.name!r}", "be free", "one that is taken", "register"
-        )
-    if isinstance(own, Algorithm):
-        online.registered[own.name] = own
-    else:
-        solvers.registered[own.name] = own
+    table: dict[str, Any] = online.registered
+    if isinstance(own, Solver):
+        table = solvers.registered
+    taken = own.name in by_name() | solvers.by_name()
+    if taken and table.get(own.name) != own:
+        raise ArgumentError(f"the name {own.name!r}", "be free", "one that is taken")
+    table[own.name] = own
     return own
 
 
@@ -71,19 +57,13 @@ def by_name() -> dict[str, Algorithm[Any, Any]]:
     return known | online.registered
 
 
-def look_up(name: Any) -> Algorithm[Any, Any]:
+def look_up(name: object) -> Algorithm[Any, Any]:
     """The algorithm of this name."""
-    known = by_name()
-    if name not in known:
-        raise ArgumentError(
-            "algorithm",
-            f"be one of {', '.join(known)}",
-            f"{name!r}; budgetjax.register adds one of your own",
-        )
-    return known[name]
+    more = "; budgetjax.register adds one of your own"
+    return _checks.look_up("algorithm", by_name(), name, more)
 
 
-def of_state(state: Any) -> Algorithm[Any, Any]:
+def of_state(state: object) -> Algorithm[Any, Any]:
     """The algorithm whose state this is."""
     name = getattr(state, "algorithm", None)
     if not isinstance(name, Name) or not hasattr(state, "expansion"):

@@ -9,7 +9,6 @@ from jaxtyping import Array
 from budgetjax._errors import names_errors
 from budgetjax.kernels import Kernel
 from budgetjax.online import gradient_descent
-from budgetjax.online.algorithm import init_fields
 from budgetjax.online.maintenance import Maintenance
 
 
@@ -47,8 +46,6 @@ def init(
     which a squared loss pays in every round.
 
     Args:
-      kernel, num_features, budget, num_classes, num_outputs, maintenance, average,
-        seed, capacity, dtype: as in every `init`; see `budgetjax.Algorithm`.
       loss: a function of `(scores, y)`, differentiable in the scores, which have shape
         `(C,)` for more than two classes and `()` otherwise: from `optax.losses`,
         `budgetjax.losses`, or your own. With several real outputs, scores and targets
@@ -81,17 +78,15 @@ def init(
     """
     if learning_rate is None:
         learning_rate = gradient_descent.default_rate(num_classes)
-    sizes = num_features, budget, num_classes, capacity, dtype
-    shared = init_fields(
-        "sgd", kernel, *sizes, num_outputs=num_outputs, average=average
-    )
     return gradient_descent.init_state(
-        shared,
+        "sgd",
+        kernel,
+        *(num_features, budget, num_classes, capacity, dtype),
         loss=loss,
         learning_rate=learning_rate,
         regularization=regularization,
-        num_classes=num_classes,
         num_outputs=num_outputs,
+        average=average,
         maintenance=maintenance,
         seed=seed,
     )

@@ -90,13 +90,7 @@ def from_vectors(kernel: Kernel, expansion: Expansion) -> Span:
 def with_landmarks(
     kernel: Kernel, expansion: Expansion, landmarks: ArrayLike
 ) -> tuple[Expansion, Span]:
-    """The expansion with these landmarks and coefficients 0, and their span.
-
-    Args:
-      kernel: positive definite.
-      expansion: empty.
-      landmarks: shape `(m, num_features)`, m from 1 to the budget.
-    """
+    """An empty expansion with these landmarks and coefficients 0, and their span."""
     rows, width = expansion.vectors.shape
     Z = _checks.array("landmarks", landmarks)
     budget = _checks.concrete(expansion.budget)
@@ -109,8 +103,7 @@ def with_landmarks(
         )
     with np.errstate(over="ignore"):
         Z = jnp.asarray(Z, expansion.vectors.dtype)
-    known = _checks.concrete(Z)
-    if known is not None and not np.all(np.isfinite(known)):
+    if not _known_finite(Z):
         raise ArgumentError("landmarks", "be finite", "NaN or infinity")
     m = Z.shape[0]
     vectors = jnp.zeros_like(expansion.vectors).at[:m].set(Z)
@@ -122,14 +115,19 @@ def with_landmarks(
         num_active=jnp.asarray(m, jnp.int32),
     )
     basis = from_vectors(kernel, expansion)
-    known = _checks.concrete(basis.root)
-    if known is not None and not np.all(np.isfinite(known)):
+    if not _known_finite(basis.root):
         raise ArgumentError(
             "landmarks",
             "have a positive definite kernel matrix",
             f"one of {type(kernel).__name__} that is not",
         )
     return expansion, basis
+
+
+def _known_finite(array: Array) -> bool:
+    """Whether an array is finite, or traced."""
+    known = _checks.concrete(array)
+    return known is None or bool(np.all(np.isfinite(known)))
 
 
 @jax.jit
@@ -277,14 +275,8 @@ def replace(
        and its own length is corrected to first order.
     5. `R - D^T P R` is the new root.
 
-    Args:
-      span: the span before.
-      slot: the candidate's slot. `NOWHERE` leaves the vectors unchanged.
-      removed: the vector in the slot, from `removed_direction`.
-      solution: the candidate's projection onto the old span.
-      kernel_row: `k(x_j, x)` of the candidate, 0 for free slots.
-      kernel_self: `k(x, x)`.
-      num_active: the number of vectors.
+    A slot `NOWHERE` leaves the vectors unchanged. `solution` is the candidate's
+    projection onto the old span; its `kernel_row` is 0 for free slots.
     """
     at_slot, _, others = _without_removed(slot, removed, solution)
     kernel_row = jnp.where(at_slot, 0, kernel_row)
@@ -391,14 +383,10 @@ def projection_of_removed(
 
     The candidate is one of them, and its share is in the slot. The projection is the
     column of the leaving vector in the inverse of the bordered kernel matrix of all
-    vectors, divided by the diagonal entry.
+    vectors, divided by the diagonal entry. It is arbitrary for a free slot.
 
-    Args:
-      slot: the slot of the leaving vector; the result is arbitrary for a free slot.
-      removed: the vector in the slot, from `removed_direction`.
-      solution: the candidate's projection onto the old span.
-      residual: the squared distance of the candidate from that span, from
-        `squared_residual`.
+    `solution` is the candidate's projection onto the old span, `residual` its
+    `squared_residual`.
     """
     at_slot = jnp.arange(solution.shape[0], dtype=jnp.int32) == slot
     column = removed.reach * removed.pivot + solution * (solution[slot] / residual)

@@ -169,9 +169,7 @@ class Row(NamedTuple):
 class RankOneUpdate(NamedTuple):
     """A term that is distributed over the support vectors, a rank-one change.
 
-    Attributes:
-      weights: the share that each slot receives, shape `(rows,)`; 0 for free slots.
-      term: shape `(both,)`, as a row of `Expansion.coefficients_and_sums`.
+    The `weights` are the share that each slot receives, 0 for free slots.
     """
 
     weights: PerRow
@@ -199,7 +197,7 @@ class Edits(NamedTuple):
     scale_sum: Scalar | None = None
 
 
-def check_edits(method: str, kind: type[Kind], returned: Any) -> tuple[Kind, Edits]:
+def check_edits(method: str, kind: type[Kind], returned: object) -> tuple[Kind, Edits]:
     """`returned`, after a check that it is a record of this kind and edits."""
     got = type(returned).__name__
     if type(returned) is tuple:
@@ -219,33 +217,26 @@ def empty(
     dtype: np.dtype,
     average: Average | None = None,
 ) -> Expansion:
-    """A support set with all slots free.
+    """A support set with all slots free; arguments as in every `init`.
 
-    Args:
-      num_features: d.
-      num_columns: the number of columns of coefficients.
-      budget: a Python number, or, if `capacity` is given, a traced integer, which is
-        clipped to `1 .. capacity`, because it cannot be checked.
-      capacity: the number of slots; None takes the budget.
-      dtype: the dtype of vectors and coefficients.
-      average: the memory of averaged iterates, or None.
+    A traced budget cannot be checked, and is clipped to `1 .. capacity`.
     """
     features = _checks.size("num_features", num_features)
     budget, capacity = _budget_and_capacity(budget, capacity)
     columns = num_columns if average is None else 2 * num_columns
-
-    rows = jax.ShapeDtypeStruct((capacity + 1, features), dtype)
-    terms = jax.ShapeDtypeStruct((capacity + 1, columns), dtype)
-    _checks.check_memory(capacity, (rows, terms))
+    rows = capacity + 1
+    shapes = (rows, features), (rows, columns)
+    arrays = [jax.ShapeDtypeStruct(shape, dtype) for shape in shapes]
+    _checks.check_memory(capacity, arrays)
 
     def filled(*shape: int, value: int = 0, dtype: DTypeLike = dtype) -> jax.Array:
         return _checks.to_device(np.full(shape, value, dtype), dtype)
 
     return Expansion(
-        vectors=filled(capacity + 1, features),
-        squares=filled(capacity + 1),
-        coefficients_and_sums=filled(capacity + 1, columns),
-        ages=filled(capacity + 1, value=FREE, dtype=jnp.int32),
+        vectors=filled(rows, features),
+        squares=filled(rows),
+        coefficients_and_sums=filled(rows, columns),
+        ages=filled(rows, value=FREE, dtype=jnp.int32),
         scale=filled(value=1),
         num_active=filled(dtype=jnp.int32),
         budget=_checks.to_device(budget, jnp.int32),
@@ -258,31 +249,27 @@ def _budget_and_capacity(
 ) -> tuple[ArrayLike, int]:
     """Both, after checks; a traced budget is clipped to the capacity."""
     known = _checks.concrete(budget)
-    if known is None:
-        _checks.scalar_integer("budget", budget)
     if capacity is not None:
         capacity = _checks.size("capacity", capacity)
-    if known is not None:
-        if known.ndim != 0:
-            raise ArgumentError(
-                "budget",
-                "be a scalar",
-                f"shape {known.shape}; sweep budgets by jax.vmap over init, "
-                "with capacity=",
-            )
-        most = _checks.size("budget", known.item())
-        capacity = most if capacity is None else capacity
-        if most > capacity:
-            raise ArgumentError("budget", f"be at most the capacity {capacity}", most)
-    if capacity is None:
-        raise ArgumentError(
-            "capacity",
-            "be given as a Python integer when budget is traced",
-            "capacity=None",
-        )
     if known is None:
-        budget = jnp.clip(jnp.asarray(budget, jnp.int32), 1, capacity)
-    return budget, capacity
+        _checks.scalar_integer("budget", budget)
+        if capacity is None:
+            raise ArgumentError(
+                "capacity",
+                "be given as a Python integer when budget is traced",
+                "capacity=None",
+            )
+        return jnp.clip(jnp.asarray(budget, jnp.int32), 1, capacity), capacity
+    if known.ndim != 0:
+        raise ArgumentError(
+            "budget",
+            "be a scalar",
+            f"shape {known.shape}; sweep budgets by jax.vmap over init, with capacity=",
+        )
+    size = _checks.size("budget", known.item())
+    if capacity is not None and size > capacity:
+        raise ArgumentError("budget", f"be at most the capacity {capacity}", size)
+    return budget, capacity or size
 
 
 def kernel_rows(
@@ -293,6 +280,13 @@ def kernel_rows(
 ) -> Float[Array, "n rows"]:
     """`k(X[i], x_j)`; O(n B d)."""
     return kernel.gram(X, expansion.vectors, squares, expansion.squares)
+
+
+def kernel_row(
+    kernel: Kernel, expansion: Expansion, x: Float[Array, " features"], square: Scalar
+) -> PerRow:
+    """`k(x, x_j)`; O(B d)."""
+    return kernel_rows(kernel, expansion, x[None], square[None])[0]
 
 
 def gram(kernel: Kernel, expansion: Expansion) -> PerPair:
@@ -308,6 +302,12 @@ def scores(
     """`f` at the points of the kernel rows; free slots have zero coefficients."""
     products = jnp.matmul(kernel_rows, expansion.coefficients, precision="highest")
     return expansion.scale * products
+
+
+def response(expansion: Expansion, candidate: Candidate) -> Float[Array, " columns"]:
+    """`sum_i u_i k(x_i, x)` at the candidate, unscaled."""
+    row = candidate.kernel_row
+    return jnp.matmul(row, expansion.coefficients, precision="highest")
 
 
 def norms(kernel: Kernel, expansion: Expansion) -> PerRow:
@@ -348,12 +348,16 @@ def sortable_integers(values: Float[Array, " n"]) -> Integer[Array, " n"]:
 
 def term(expansion: Expansion, slot: Index) -> Float[Array, " both"]:
     """The term of the vector in this slot, with its sums up to date."""
-    stored = expansion.coefficients_and_sums[slot]
-    if expansion.average is None:
-        return stored
-    coefficients, sums = jnp.split(stored, 2)
-    sums = sums + expansion.average.scale_sum * coefficients
-    return jnp.concatenate([coefficients, sums])
+    stored, average = expansion.coefficients_and_sums[slot], expansion.average
+    return stored if average is None else _add_to_sums(stored, average.scale_sum)
+
+
+def _add_to_sums(
+    terms: Float[Array, "*rows both"], scale_sum: Scalar
+) -> Float[Array, "*rows both"]:
+    """The terms with sums that have the coefficients in this sum of scales, too."""
+    coefficients, sums = jnp.split(terms, 2, axis=-1)
+    return jnp.concatenate([coefficients, sums + scale_sum * coefficients], axis=-1)
 
 
 def fade_average(expansion: Expansion) -> Expansion:
@@ -374,6 +378,11 @@ def candidate_term(expansion: Expansion, candidate: Candidate) -> Float[Array, "
     return jnp.concatenate([candidate.coefficients, nothing])
 
 
+def stack(rows: tuple[Row, ...]) -> Row:
+    """Several rows as one, whose fields have a first axis over them."""
+    return jax.tree.map(lambda *parts: jnp.stack(parts), *rows)
+
+
 def row(expansion: Expansion, candidate: Candidate, slot: Index) -> Row:
     """The edit that puts the candidate into this slot."""
     own = candidate_term(expansion, candidate)
@@ -382,13 +391,9 @@ def row(expansion: Expansion, candidate: Candidate, slot: Index) -> Row:
 
 def empty_row(expansion: Expansion, slot: Index) -> Row:
     """The edit that frees this slot."""
-    return Row(
-        slot,
-        vector=jnp.zeros_like(expansion.vectors[0]),
-        square=jnp.zeros_like(expansion.squares[0]),
-        term=jnp.zeros_like(expansion.coefficients_and_sums[0]),
-        age=jnp.asarray(FREE, jnp.int32),
-    )
+    arrays = expansion.vectors, expansion.squares, expansion.coefficients_and_sums
+    vector, square, term = (jnp.zeros_like(array[0]) for array in arrays)
+    return Row(slot, vector, square, term, jnp.asarray(FREE, jnp.int32))
 
 
 def put(array: Array, slot: Index, value: Array, axis: int = 0) -> Array:
@@ -425,9 +430,7 @@ def write(expansion: Expansion, edits: Edits) -> Expansion:
     """
     terms = expansion.coefficients_and_sums
     if edits.scale_sum is not None:
-        coefficients, sums = jnp.split(terms, 2, axis=1)
-        sums = sums + edits.scale_sum * coefficients
-        terms = jnp.concatenate([coefficients, sums], axis=1)
+        terms = _add_to_sums(terms, edits.scale_sum)
     if edits.rescale_factor is not None:
         terms = rescale_terms(expansion, terms, edits.rescale_factor)
     for update in edits.rank_one_updates:
@@ -484,16 +487,14 @@ def with_rescale(expansion: Expansion, edits: Edits) -> tuple[Edits, Scalar]:
     The rows and rank-one updates of `edits` refer to the scale of `expansion`.
     """
     factor = rescale_factor(scale_after(expansion.scale, edits))
-    rows, updates = (
-        tuple(
-            part._replace(term=rescale_terms(expansion, part.term, factor))
-            for part in parts
-        )
-        for parts in (edits.rows, edits.rank_one_updates)
-    )
-    return edits._replace(
-        rows=rows, rank_one_updates=updates, rescale_factor=factor
-    ), factor
+
+    def rescale(part):
+        return part._replace(term=rescale_terms(expansion, part.term, factor))
+
+    rows, updates = edits.rows, edits.rank_one_updates
+    rows, updates = tuple(map(rescale, rows)), tuple(map(rescale, updates))
+    edits = Edits(rows, updates, edits.shrink, factor, edits.scale_sum)
+    return edits, factor
 
 
 def with_coefficients(

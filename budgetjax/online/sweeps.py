@@ -4,7 +4,7 @@ import functools
 import html
 import itertools
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -22,6 +22,7 @@ from budgetjax.online.algorithm import Algorithm
 from budgetjax.online.state import OnlineState
 
 MODELS = "models"
+States = TypeVar("States")
 
 
 @_pytree.record
@@ -35,7 +36,7 @@ class Sweep(NamedTuple):
         of mistakes so far, or for regressors the mean squared error so far.
     """
 
-    states: Any
+    states: OnlineState
     rounds: Integer[Array, " points"]
     errors: Float[Array, "models points"]
 
@@ -50,7 +51,7 @@ class Sweep(NamedTuple):
 @names_errors("sweep")
 def sweep(
     algorithm: Algorithm,
-    states: Any,
+    states: OnlineState,
     X: ArrayLike,
     y: ArrayLike,
     *,
@@ -86,12 +87,8 @@ def sweep(
         and rows, and gets the results of all models.
       block_size: as for `budgetjax.run`; a point of the curve is the end of a block.
 
-    Returns:
-      A `Sweep`.
-
     Raises:
-      ValueError: as `budgetjax.run`, or if `states` are not stacked.
-      OverflowError: as `budgetjax.run`.
+      ValueError, OverflowError: as `budgetjax.run`, or if `states` are not stacked.
 
     Example:
       >>> X, y = bj.datasets.checkerboard(2000, seed=0)
@@ -125,18 +122,9 @@ def sweep(
     spare = -models % len(chosen)
     index = np.minimum(np.arange(models + spare), models - 1)
     padded = jax.tree.map(lambda leaf: leaf[index], states) if spare else states
-    given = (padded, X, y, weights)
-    shared = any(device.process_index != jax.process_index() for device in chosen)
-    if shared:
-        # Host values, which all processes have, not arrays of one process.
-        given = jax.device_get(given)
-    found = _run_sharded(algorithm, chosen, side_by_side(states), size, *given)
-    if shared:
-        from jax.experimental import multihost_utils
-
-        found = multihost_utils.process_allgather(found, tiled=True)
-        found = jax.tree.map(jnp.asarray, found)
-    new, errors, rounds = found
+    together = side_by_side(states)
+    results = _run_anywhere(algorithm, chosen, together, size, padded, X, y, weights)
+    new, errors, rounds = results
     new, errors = jax.tree.map(lambda leaf: leaf[:models], (new, errors))
     rounds = rounds[0]
     seen = jnp.maximum(rounds, 1).astype(vectors.dtype)
@@ -159,6 +147,19 @@ def side_by_side(states: OnlineState) -> bool:
     rows = states.expansion.vectors.shape[1]
     pairs = any(leaf.shape[1:] == (rows, rows) for leaf in jax.tree.leaves(states))
     return not (pairs and jax.default_backend() == "cpu")
+
+
+def _run_anywhere(algorithm, devices, together, size, *arrays):
+    """`_run_sharded` on devices of this process, or of several."""
+    if all(device.process_index == jax.process_index() for device in devices):
+        return _run_sharded(algorithm, devices, together, size, *arrays)
+    from jax.experimental import multihost_utils
+
+    # Host values, which all processes have, not arrays of one process.
+    arrays = jax.device_get(arrays)
+    results = _run_sharded(algorithm, devices, together, size, *arrays)
+    results = multihost_utils.process_allgather(results, tiled=True)
+    return jax.tree.map(jnp.asarray, results)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2, 3))
@@ -198,7 +199,7 @@ class Grid(NamedTuple):
     columns: tuple[np.ndarray, ...]
 
     @names_errors("Grid.init")
-    def init(self, init: Callable[..., Any]) -> Any:
+    def init(self, init: Callable[..., States]) -> States:
         """Stacked states: `jax.vmap` of `init`, which takes the names as keywords.
 
         Raises:
@@ -206,24 +207,23 @@ class Grid(NamedTuple):
             hide, or if the models do not fit into memory.
         """
         one: Any = ()
+
+        def with_values(*values):
+            return init(**dict(zip(self.names, values, strict=True)))
+
         # `init` checks ranges, so the ends of each axis suffice; a NaN counts as an
         # end.
         ends = [(np.argmin(column), np.argmax(column)) for column in self.columns]
         for i in np.unique(ends):
-            known = {
-                name: column[i]
-                for name, column in zip(self.names, self.columns, strict=True)
-            }
-            one = jax.eval_shape(lambda known=known: init(**known))
+            values = [column[i] for column in self.columns]
+            one = jax.eval_shape(functools.partial(with_values, *values))
         if isinstance(one, OnlineState):
             capacity = one.expansion.ages.shape[0] - 1
             _checks.check_memory(capacity, one, len(self.columns[0]))
-        return jax.vmap(
-            lambda *values: init(**dict(zip(self.names, values, strict=True)))
-        )(*self.columns)
+        return jax.vmap(with_values)(*self.columns)
 
     @names_errors("Grid.table")
-    def table(self, **results: Any) -> "Table":
+    def table(self, **results: ArrayLike) -> "Table":
         """The grid with results of its models, in ascending order of the first result.
 
         Args:
@@ -269,17 +269,9 @@ class Table(NamedTuple):
     rows: tuple[tuple[Any, ...], ...]
 
     def __str__(self) -> str:
-        cells = [
-            self.names,
-            *([_format_cell(value) for value in row] for row in self.rows),
-        ]
-        widths = [max(len(line[i]) for line in cells) for i in range(len(self.names))]
-        return "\n".join(
-            "  ".join(
-                cell.rjust(width) for cell, width in zip(line, widths, strict=True)
-            )
-            for line in cells
-        )
+        lines = [self.names, *([*map(_format_cell, row)] for row in self.rows)]
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        return "\n".join("  ".join(map(str.rjust, line, widths)) for line in lines)
 
     def _repr_html_(self) -> str:
         """The table in HTML, for notebooks."""
@@ -294,12 +286,12 @@ class Table(NamedTuple):
         return f"<table>{''.join(f'<tr>{line}</tr>' for line in cells)}</table>"
 
 
-def _format_cell(value: Any) -> str:
+def _format_cell(value: object) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 @names_errors("grid")
-def grid(**axes: Any) -> Grid:
+def grid(**axes: ArrayLike | Sequence[float]) -> Grid:
     """Every combination of the values of the given hyperparameters.
 
     Args:
@@ -310,7 +302,7 @@ def grid(**axes: Any) -> Grid:
       [50, 100, 50, 100]
     """
     if not axes:
-        raise ArgumentError("grid", "have at least one axis", "none", "grid")
+        raise ArgumentError("grid", "have at least one axis", "none")
     arrays = []
     for name, values in axes.items():
         array = np.asarray(_checks.array(name, values))

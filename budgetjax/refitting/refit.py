@@ -440,7 +440,7 @@ def _rescale(problem: Problem) -> Problem:
     if not losses.is_shift_invariant(loss):
         return problem
     shifts = problem.constant is not None
-    units = Units.of(read(), losses.is_robust(loss), shifts)
+    units = Units.of(read(), losses.traits(loss).robust, shifts)
     return problem._replace(
         loss=losses.with_unit(loss, units.unit),
         blocks=lambda: map(units.apply, read()),
@@ -788,7 +788,7 @@ def _check_loss(loss: str | Callable[..., Any], state: Any) -> Callable[..., Any
             ",), one per column",
             f"{loss!r}",
         )
-    if (link == losses.EXP) != (losses.inverse_link(given) == losses.EXP):
+    if (link == losses.EXP) != (losses.traits(given).link == losses.EXP):
         mean = "logarithms of values" if link == losses.EXP else "labels or values"
         raise ArgumentError(
             "loss",

@@ -19,7 +19,7 @@ from budgetjax import _checks, models
 from budgetjax._errors import ArgumentError, InputError, names_errors, places_errors
 from budgetjax._pytree import Name
 from budgetjax.saving import names, trees
-from budgetjax.saving.names import is_record, own_name
+from budgetjax.saving.names import has_fields, own_name
 
 # Notes and headers of files: what JSON can hold.
 Notes = dict[str, Any]
@@ -190,7 +190,7 @@ def _about(model: Any) -> Notes:
     if isinstance(name, Name):
         about["algorithm"] = name.value
     for name in ("kernel", "maintenance"):
-        if is_record(type(part := getattr(state, name, None))):
+        if has_fields(type(part := getattr(state, name, None))):
             about[name] = type(part).__name__
     labels = getattr(models.as_labelled(predicts), "classes", None)
     if isinstance(labels, np.ndarray):

@@ -43,7 +43,7 @@ def own_name(thing: Any) -> str:
     return getattr(thing, "__qualname__", type(thing).__qualname__)
 
 
-def is_record(kind: Any) -> TypeGuard[type]:
+def has_fields(kind: Any) -> TypeGuard[type]:
     """Whether this is a class of named tuples, or a dataclass."""
     if not isinstance(kind, type):
         return False
@@ -93,7 +93,7 @@ def type_of(name: str) -> type | None:
     package, _, short = name.rpartition(".")
     if package:
         kind = getattr(optax, short, None) if package == "optax" else None
-        return kind if is_record(kind) else None
+        return kind if has_fields(kind) else None
     # All that is public must be imported before its records are known.
     _pytree.public_names()
     return _pytree.records.get(name) or _state_type(name)
@@ -105,7 +105,7 @@ def _state_type(name: str) -> type | None:
     if name not in known:
         return None
     kind = known[name].init.__annotations__.get("return")
-    return kind if is_record(kind) else None
+    return kind if has_fields(kind) else None
 
 
 def is_estimator(kind: type) -> bool:

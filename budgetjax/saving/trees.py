@@ -16,7 +16,7 @@ from jax.tree_util import Partial
 
 from budgetjax._errors import ArgumentError
 from budgetjax.saving import names
-from budgetjax.saving.names import FUNCTIONS, fields_of, is_record, own_name
+from budgetjax.saving.names import FUNCTIONS, fields_of, has_fields, own_name
 
 # The dtypes that both JAX and safetensors have.
 DTYPES = (
@@ -69,7 +69,7 @@ class _Encoder(NamedTuple):
                 "args": self.items(f"{at}.args", value.args),
                 "keywords": self.fields(f"{at}.keywords", value.keywords),
             }
-        if is_record(kind):
+        if has_fields(kind):
             fields = self.fields(at, names.parts_of(value))
             if (name := names.name_of(value)) is not None:
                 return {"type": name, "fields": fields}

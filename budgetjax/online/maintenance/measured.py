@@ -5,10 +5,20 @@ import dataclasses
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Integer
 
-from budgetjax._errors import ArgumentError, names_errors
+from budgetjax._errors import ArgumentError
+from budgetjax._pytree import leaf
 from budgetjax.kernels import Kernel
 from budgetjax.online.maintenance.strategy import Maintenance
 from budgetjax.online.support_set import NOWHERE, Candidate, Edits, Expansion
+
+__all__ = ["Measured"]
+
+
+def _check_immediate(name: str, strategy: Maintenance) -> None:
+    if strategy.makes_room_ahead:
+        raise ArgumentError(
+            name, "make room for one candidate at a time", f"{strategy!r}"
+        )
 
 
 class Measured(Maintenance):
@@ -49,19 +59,10 @@ class Measured(Maintenance):
         follows the maintenance, as in Algorithm 1, and is not included.
     """
 
-    strategy: Maintenance
+    strategy: Maintenance = leaf(_check_immediate)
     num_losses: Integer[Array, ""] | int = 0
     degradation: Float[Array, ""] | float = 0.0
     gradient_error: Float[Array, ""] | float = 0.0
-
-    @names_errors("Measured")
-    def __post_init__(self):
-        if self.strategy.makes_room_ahead:
-            raise ArgumentError(
-                "strategy",
-                "make room for one candidate at a time",
-                f"{self.strategy!r}",
-            )
 
     def start(self, kernel, expansion, seed):
         zero = jnp.zeros((), expansion.scale.dtype)

@@ -14,18 +14,17 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 Arrays = TypeVar("Arrays")
+# A number of `m`, and one for each partner.
+One = Float[Array, "*m"]
+Each = Float[Array, "*n"]
 
 # The number of Newton steps that place a merge.
 STEPS = 9
 
 
 def least_loss(
-    m_length: Float[Array, "*m"],
-    n_lengths: Float[Array, "*n"],
-    products: Float[Array, "*n"],
-    kappa: Float[Array, "*n"],
-    decay: Float[Array, "*n"],
-) -> Float[Array, "*n"]:
+    m_length: One, n_lengths: Each, products: Each, kappa: Each, decay: Each
+) -> Each:
     """Approximates the least loss of merging `m` with each partner, to rank them.
 
     The result is the smaller of the losses at two points. One is reached by a step of
@@ -42,12 +41,7 @@ def least_loss(
     return jnp.minimum(there, m_length * (1 - kappa * kappa))
 
 
-def position(
-    m_length: Float[Array, "*m"],
-    n_length: Float[Array, "*n"],
-    product: Float[Array, "*n"],
-    decay: Float[Array, "*n"],
-) -> Float[Array, "*n"]:
+def position(m_length: One, n_length: Each, product: Each, decay: Each) -> Each:
     r"""The `h` in `[0, 1/2]` that minimises the loss of merging `m` with a partner.
 
     With `p = kappa^((1-h)^2)` and `q = kappa^(h^2)` the objective is
@@ -63,12 +57,6 @@ def position(
     method descends to the root from `x = 1`; a step that leaves the bracket becomes a
     bisection. Nine steps give the objective within 5e-8 for every kappa, length and
     angle.
-
-    Args:
-      m_length: `||a_m||^2`.
-      n_length: `||a_n||^2` of the partner, at least as large.
-      product: `<a_m, a_n>`.
-      decay: `-log k(x_m, x_n)`.
     """
     r, c = _relative_lengths(m_length, n_length, product)
     # This form keeps the digits that `1 - x` would lose.
@@ -78,10 +66,8 @@ def position(
 
 
 def _relative_lengths(
-    m_length: Float[Array, "*m"],
-    n_lengths: Float[Array, "*n"],
-    products: Float[Array, "*n"],
-) -> tuple[Float[Array, "*n"], Float[Array, "*n"]]:
+    m_length: One, n_lengths: Each, products: Each
+) -> tuple[Each, Each]:
     """`r` and `c` of `position`, bounded so that their products are finite.
 
     `m` is the smaller, so `r >= 1`. The values for free slots, of length 0, are
@@ -130,13 +116,8 @@ def _root(r, c, decay):
 
 
 def loss(
-    m_length: Float[Array, "*m"],
-    n_lengths: Float[Array, "*n"],
-    products: Float[Array, "*n"],
-    kappa: Float[Array, "*n"],
-    decay: Float[Array, "*n"],
-    h: Float[Array, "*n"],
-) -> Float[Array, "*n"]:
+    m_length: One, n_lengths: Each, products: Each, kappa: Each, decay: Each, h: Each
+) -> Each:
     r"""The loss of merging at `h`: the squared norm lost from the two terms.
 
     `||a_m||^2 + ||a_n||^2 + 2 <a_m, a_n> kappa - ||a_z||^2`, summed term by term as

@@ -1,5 +1,6 @@
 """Maintenance by merging: two or more vectors become one, under a Gaussian kernel."""
 
+import functools
 from typing import Any, ClassVar, NamedTuple
 
 import jax
@@ -7,26 +8,15 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from budgetjax import _checks, _sharding
-from budgetjax._errors import ArgumentError, names_errors
 from budgetjax._pytree import static
-from budgetjax._shapes import Flag, Index, Mask, Scalar
+from budgetjax._shapes import Flag, Index, Mask, PerPair, PerRow, Scalar
 from budgetjax.kernels import Kernel
 from budgetjax.online import support_set
 from budgetjax.online.maintenance import merge_position
 from budgetjax.online.maintenance.strategy import Maintenance
 from budgetjax.online.support_set import FREE, NOWHERE, Candidate, Edits, Expansion, Row
 
-
-def _check_gaussian(name: str, kernel: Kernel) -> None:
-    """Raises if the kernel is not Gaussian."""
-    if not kernel.gaussian:
-        raise ArgumentError(
-            "kernel",
-            "be Gaussian (RBF), because only then does a merged vector lie between the "
-            "two",
-            type(kernel).__name__,
-            name,
-        )
+__all__ = ["Merge", "MergeBestPair", "MultiMerge"]
 
 
 class Merge(Maintenance):
@@ -62,15 +52,8 @@ class Merge(Maintenance):
       ...     maintenance=bj.Merge(same_sign=False))
     """
 
-    same_sign: bool = static(default=True)
-
-    @names_errors("Merge")
-    def __post_init__(self):
-        _checks.flag("same_sign", self.same_sign)
-
-    def start(self, kernel, expansion, seed):
-        _check_gaussian("Merge", kernel)
-        return self
+    merges: ClassVar[bool] = True
+    same_sign: bool = static(default=True, check=_checks.flag)
 
     def insert(self, kernel, expansion, candidate):
         # Computed, but not used, while there is room: a full model stays full, and a
@@ -114,18 +97,10 @@ class MultiMerge(Maintenance):
       ...     maintenance=bj.MultiMerge(count=4))
     """
 
+    merges: ClassVar[bool] = True
     keeps_full: ClassVar[bool] = False
-    count: int = static(default=3)
-    same_sign: bool = static(default=True)
-
-    @names_errors("MultiMerge")
-    def __post_init__(self):
-        _checks.size("count", self.count, at_least=2)
-        _checks.flag("same_sign", self.same_sign)
-
-    def start(self, kernel, expansion, seed):
-        _check_gaussian("MultiMerge", kernel)
-        return self
+    count: int = static(default=3, check=functools.partial(_checks.size, at_least=2))
+    same_sign: bool = static(default=True, check=_checks.flag)
 
     def insert(self, kernel, expansion, candidate):
         def enter():
@@ -141,19 +116,14 @@ class MultiMerge(Maintenance):
         return self, edits
 
     def _merge(self, kernel, expansion, candidate) -> Edits:
+        model = kernel, expansion, candidate
         smallest, stays = _smallest(expansion, candidate)
         unavailable = _unavailable(expansion, smallest.slot, stays)
         outside = stays
         merged, rows = smallest, []
         for count in range(1, self.count):
             partner = _best_partner(
-                kernel,
-                expansion,
-                candidate,
-                merged,
-                unavailable,
-                outside,
-                self.same_sign,
+                *model, merged, unavailable, outside, self.same_sign
             )
             joins, exists = partner.is_candidate, partner.exists
             outside = outside & ~joins
@@ -193,14 +163,15 @@ class MergeBestPair(Maintenance):
       ...     maintenance=bj.MergeBestPair())
     """
 
+    merges: ClassVar[bool] = True
     gram: Any = ()
 
     def start(self, kernel, expansion, seed):
-        _check_gaussian("MergeBestPair", kernel)
+        super().start(kernel, expansion, seed)
         return MergeBestPair(support_set.gram(kernel, expansion))
 
     def insert(self, kernel, expansion, candidate):
-        full, columns = expansion.full, expansion.num_columns
+        full = expansion.full
         # The candidate uses the spare row.
         last = expansion.ages.shape[0] - 1
         gram = support_set.set_row_and_column(
@@ -211,21 +182,7 @@ class MergeBestPair(Maintenance):
         ages = expansion.ages.at[last].set(candidate.age)
         lengths = jnp.sum(coefficients**2, axis=1)
         products = jnp.matmul(coefficients, coefficients.T, precision="highest")
-
-        kappa, decay = _bound_kappa(gram)
-        m_lengths = jnp.broadcast_to(lengths[:, None], gram.shape)
-        n_lengths = m_lengths.T
-        loss = merge_position.least_loss(m_lengths, n_lengths, products, kappa, decay)
-        if columns == 1:
-            loss = jnp.where(products > 0, loss, loss + 2 * jnp.max(lengths))
-        older = ages[:, None] < ages[None]
-        smaller = (m_lengths < n_lengths) | ((m_lengths == n_lengths) & older)
-        active = ages != FREE
-        loss = jnp.where(smaller & active[:, None] & active[None], loss, jnp.inf)
-
-        # Ties go to the oldest m, then to the oldest n.
-        i = support_set.oldest_argmin(ages, jnp.min(loss, axis=1))
-        j = support_set.oldest_argmin(ages, loss[i])
+        i, j, decay = _best_pair(gram, ages, lengths, products, expansion.num_columns)
 
         def member(index):
             is_candidate = index == last
@@ -239,7 +196,7 @@ class MergeBestPair(Maintenance):
             *(m_term, n_term),
             *(lengths[i], lengths[j]),
             product=products[i, j],
-            decay=decay[i, j],
+            decay=decay,
         )
         slot = jnp.where(full, jnp.where(j == last, i, j), NOWHERE)
         merged = pair.merge(slot, ages[j])
@@ -248,9 +205,7 @@ class MergeBestPair(Maintenance):
         slot = jnp.where(full, slot, expansion.free)
         edits = Edits((merged, support_set.row(expansion, candidate, slot)))
 
-        row = support_set.kernel_rows(
-            kernel, expansion, merged.vector[None], merged.square[None]
-        )[0]
+        row = support_set.kernel_row(kernel, expansion, merged.vector, merged.square)
         gram = support_set.set_row_and_column(
             gram, merged.slot, row, candidate.kernel_self
         )
@@ -266,15 +221,30 @@ class MergeBestPair(Maintenance):
         ), edits
 
 
+def _best_pair(
+    gram: PerPair, ages: Array, lengths: PerRow, products: PerPair, columns: int
+) -> tuple[Index, Index, Scalar]:
+    """The pair `m` and `n` with the least loss, and `-log k(x_m, x_n)`."""
+    kappa, decay = _bound_kappa(gram)
+    m_lengths = jnp.broadcast_to(lengths[:, None], gram.shape)
+    n_lengths = m_lengths.T
+    loss = merge_position.least_loss(m_lengths, n_lengths, products, kappa, decay)
+    if columns == 1:
+        loss = jnp.where(products > 0, loss, loss + 2 * jnp.max(lengths))
+    older = ages[:, None] < ages[None]
+    smaller = (m_lengths < n_lengths) | ((m_lengths == n_lengths) & older)
+    active = ages != FREE
+    loss = jnp.where(smaller & active[:, None] & active[None], loss, jnp.inf)
+    # Ties go to the oldest m, then to the oldest n.
+    i = support_set.oldest_argmin(ages, jnp.min(loss, axis=1))
+    j = support_set.oldest_argmin(ages, loss[i])
+    return i, j, decay[i, j]
+
+
 class Pair(NamedTuple):
     """Two vectors to be merged: `m`, and `n`, which is at least as long.
 
-    Attributes:
-      m_vector, n_vector: `x_m` and `x_n`.
-      m_term, n_term: their coefficients and sums.
-      m_length, n_length: `||a_m||^2` and `||a_n||^2`.
-      product: `<a_m, a_n>`.
-      decay: `-log k(x_m, x_n)`.
+    Lengths are `||a||^2`, the product `<a_m, a_n>`, the decay `-log k(x_m, x_n)`.
     """
 
     m_vector: Float[Array, " features"]
@@ -310,14 +280,9 @@ class Pair(NamedTuple):
 
 
 class Partner(NamedTuple):
-    """The partner `n` that a vector `m` loses least with.
+    """The partner `n` that a vector `m` loses least with, and may be shorter than.
 
-    Attributes:
-      slot: its slot; arbitrary for the candidate.
-      is_candidate: whether it is the candidate.
-      age: its insertion round.
-      pair: both vectors; `n` may be the shorter.
-      exists: False if there is none.
+    If it is the candidate, its slot is arbitrary.
     """
 
     slot: Index
@@ -337,17 +302,12 @@ def _smallest(expansion: Expansion, candidate: Candidate) -> tuple[Row, Flag]:
     slot = support_set.oldest_argmin(expansion.ages, lengths)
     stays = jnp.sum(candidate.coefficients**2) >= lengths[slot]
     entering = support_set.row(expansion, candidate, slot)
-    stored = Row(
-        slot,
-        expansion.vectors[slot],
-        expansion.squares[slot],
-        support_set.term(expansion, slot),
-        expansion.ages[slot],
-    )
-    smallest = jax.tree.map(
+    vector, square = expansion.vectors[slot], expansion.squares[slot]
+    term, age = support_set.term(expansion, slot), expansion.ages[slot]
+    stored = Row(slot, vector, square, term, age)
+    return jax.tree.map(
         lambda old, new: jnp.where(stays, old, new), stored, entering
-    )
-    return smallest, stays
+    ), stays
 
 
 def _unavailable(expansion: Expansion, slot: Index, excluded: Flag) -> Mask:
@@ -373,22 +333,12 @@ def _best_partner(
     columns = expansion.num_columns
     a_m = m.term[:columns]
     m_length = jnp.dot(a_m, a_m, precision="highest")
+    rank = functools.partial(_rank, m_length, same_sign and columns == 1)
 
-    def rank(kappa, products, lengths):
-        kappa, decay = _bound_kappa(kappa)
-        shorter, longer = jnp.minimum(lengths, m_length), jnp.maximum(lengths, m_length)
-        loss = merge_position.least_loss(shorter, longer, products, kappa, decay)
-        if same_sign and columns == 1:
-            # A loss is at most ||a_m||^2, so this ranks other signs after equal ones.
-            loss = jnp.where(products > 0, loss, loss + 2 * m_length)
-        return loss, decay
-
-    kernel_row = support_set.kernel_rows(
-        kernel, expansion, m.vector[None], m.square[None]
-    )
+    kernel_row = support_set.kernel_row(kernel, expansion, m.vector, m.square)
     products = jnp.matmul(expansion.coefficients, a_m, precision="highest")
     lengths = jnp.sum(expansion.coefficients**2, axis=1)
-    loss, decay = rank(kernel_row[0], products, lengths)
+    loss, decay = rank(kernel_row, products, lengths)
     loss = jnp.where(unavailable, jnp.inf, loss)
     n = support_set.oldest_argmin(expansion.ages, loss)
 
@@ -424,6 +374,19 @@ def _best_partner(
         pair=pair,
         exists=wins | jnp.isfinite(loss[n]),
     )
+
+
+def _rank(
+    m_length: Scalar, by_sign: bool, kappa: Array, products: Array, lengths: Array
+) -> tuple[Array, Array]:
+    """The loss of `m` with each partner, by which they are ranked, and the decay."""
+    kappa, decay = _bound_kappa(kappa)
+    shorter, longer = jnp.minimum(lengths, m_length), jnp.maximum(lengths, m_length)
+    loss = merge_position.least_loss(shorter, longer, products, kappa, decay)
+    if by_sign:
+        # A loss is at most ||a_m||^2, so this ranks other signs after equal ones.
+        loss = jnp.where(products > 0, loss, loss + 2 * m_length)
+    return loss, decay
 
 
 def _bound_kappa(kappa: Array) -> tuple[Array, Array]:

@@ -1,18 +1,20 @@
 """Maintenance by projection: the other vectors take up the term of the leaving one."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from budgetjax import _checks
-from budgetjax._errors import ArgumentError, names_errors
+from budgetjax._errors import ArgumentError
 from budgetjax._pytree import static
 from budgetjax.online import span, support_set
 from budgetjax.online.maintenance.strategy import Maintenance
 from budgetjax.online.span import RIDGE
 from budgetjax.online.support_set import NOWHERE, Edits, RankOneUpdate
+
+__all__ = ["DelayedProject", "Project", "ProjectOntoCandidate", "ProjectOntoNearest"]
 
 
 class Project(Maintenance):
@@ -45,16 +47,12 @@ class Project(Maintenance):
       ...     maintenance=bj.Project(best=True))
     """
 
-    best: bool = static(default=False)
+    inverts: ClassVar[bool] = True
+    best: bool = static(default=False, check=_checks.flag)
     span: Any = ()
 
-    @names_errors("Project")
-    def __post_init__(self):
-        _checks.flag("best", self.best)
-
-    @names_errors("Project")
     def start(self, kernel, expansion, seed):
-        _checks.check_invertible_dtype(expansion.vectors.dtype)
+        super().start(kernel, expansion, seed)
         return Project(self.best, span.from_vectors(kernel, expansion))
 
     def insert(self, kernel, expansion, candidate):
@@ -87,15 +85,8 @@ class Project(Maintenance):
         target = jnp.where(stays, target, kernel_row)
 
         after = mask | here
-        changed = span.replace(
-            basis,
-            slot,
-            removed,
-            solution,
-            kernel_row,
-            candidate.kernel_self,
-            expansion.num_active,
-        )
+        own = kernel_row, candidate.kernel_self, expansion.num_active
+        changed = span.replace(basis, slot, removed, solution, *own)
         shares = jnp.where(after, shares, 0)
         shares = span.refine(changed, jnp.where(after, target, 0), shares, after)
         shares = jnp.where(after & full, shares, 0)
@@ -105,6 +96,14 @@ class Project(Maintenance):
         row = row._replace(term=own_term + share * left)
         spread = RankOneUpdate(jnp.where(here, 0, shares), left)
         return Project(self.best, changed), Edits((row,), (spread,))
+
+
+def _check_share(name: str, value: float) -> None:
+    _checks.open_unit_interval(name, value)
+    if not np.isscalar(value):
+        raise ArgumentError(
+            name, "be a Python number, because it is static", f"{value!r}"
+        )
 
 
 class DelayedProject(Maintenance):
@@ -136,20 +135,8 @@ class DelayedProject(Maintenance):
       ...     maintenance=bj.DelayedProject(share=0.25))
     """
 
-    share: float = static(default=1 / 8)
-
-    @names_errors("DelayedProject")
-    def __post_init__(self):
-        _checks.open_unit_interval("share", self.share)
-        if not np.isscalar(self.share):
-            raise ArgumentError(
-                "share", "be a Python number, because it is static", f"{self.share!r}"
-            )
-
-    @names_errors("DelayedProject")
-    def start(self, kernel, expansion, seed):
-        _checks.check_invertible_dtype(expansion.vectors.dtype)
-        return self
+    inverts: ClassVar[bool] = True
+    share: float = static(default=1 / 8, check=_check_share)
 
     def insert(self, kernel, expansion, candidate):
         return self, Edits((support_set.row(expansion, candidate, expansion.free),))

@@ -15,6 +15,9 @@ from budgetjax.online import support_set
 from budgetjax.online.maintenance.strategy import Maintenance
 from budgetjax.online.support_set import NOWHERE, Candidate, Edits, Expansion
 
+__all__ = ["RemoveFewestErrors", "RemoveLargestMargin", "RemoveOldest", "RemoveRandom"]
+__all__ += ["RemoveSmallest", "Unbudgeted"]
+
 
 class Unbudgeted(Maintenance):
     """No maintenance: a full model refuses candidates, and counts them. O(B).
@@ -157,12 +160,8 @@ class RemoveLargestMargin(Maintenance):
     def insert(self, kernel, expansion, candidate):
         entering = candidate.kernel_row[:, None] * candidate.coefficients[None]
         responses = self.responses + entering
-        own_response = (
-            jnp.matmul(
-                candidate.kernel_row, expansion.coefficients, precision="highest"
-            )
-            + candidate.kernel_self * candidate.coefficients
-        )
+        own_response = support_set.response(expansion, candidate)
+        own_response = own_response + candidate.kernel_self * candidate.coefficients
 
         selves = kernel.diag(expansion.vectors, expansion.squares)
         margins = jax.vmap(_margin_without)(responses, expansion.coefficients, selves)
@@ -180,12 +179,8 @@ class RemoveLargestMargin(Maintenance):
         edits = Edits((support_set.row(expansion, candidate, slot),))
 
         leaving = jnp.maximum(slot, 0)
-        kernel_row = support_set.kernel_rows(
-            kernel,
-            expansion,
-            expansion.vectors[leaving][None],
-            expansion.squares[leaving][None],
-        )[0]
+        vector, square = expansion.vectors[leaving], expansion.squares[leaving]
+        kernel_row = support_set.kernel_row(kernel, expansion, vector, square)
         gone = expansion.coefficients[leaving]  # zero, if the slot was free
         remaining = responses - kernel_row[:, None] * gone[None]
         own = own_response - candidate.kernel_row[leaving] * gone
@@ -224,12 +219,8 @@ class RemoveFewestErrors(Maintenance):
       ...     maintenance=bj.RemoveFewestErrors(size=50))
     """
 
-    size: int = static(default=100)
+    size: int = static(default=100, check=_checks.size)
     cache: Any = ()
-
-    @names_errors("RemoveFewestErrors")
-    def __post_init__(self):
-        _checks.size("size", self.size)
 
     def start(self, kernel, expansion, seed):
         rows, columns = expansion.coefficients.shape
@@ -286,11 +277,9 @@ class Cache(NamedTuple):
     """The last examples that entered, as a ring buffer.
 
     Attributes:
-      vectors: shape `(size, features)`.
-      squares: their squared norms.
       labels: -1 and +1, or columns.
-      responses: `sum_i u_i k(x_i, x)`, unscaled, shape `(size, columns)`.
-      gram: `k(x, x_j)` for every support vector, shape `(size, rows)`.
+      responses: `sum_i u_i k(x_i, x)`, unscaled.
+      gram: `k(x, x_j)` for every support vector.
       num_seen: the number of examples so far; it wraps from twice the size to the size.
     """
 
@@ -308,9 +297,7 @@ def _remember(cache: Cache, expansion: Expansion, candidate: Candidate) -> Cache
     """The cache with the candidate in place of the oldest example."""
     size = cache.squares.shape[0]
     place = cache.num_seen % size
-    response = jnp.matmul(
-        candidate.kernel_row, expansion.coefficients, precision="highest"
-    )
+    response = support_set.response(expansion, candidate)
     label = _label(candidate.coefficients).astype(cache.labels.dtype)
     values = candidate.vector, candidate.square, label, response, candidate.kernel_row
     vectors, squares, labels, responses, gram = (

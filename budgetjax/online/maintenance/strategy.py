@@ -8,8 +8,9 @@ from typing import ClassVar
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from budgetjax._errors import names_errors
-from budgetjax._pytree import Parameters
+from budgetjax import _checks
+from budgetjax._errors import ArgumentError, names_class, names_errors
+from budgetjax._pytree import Parameters, fields_of
 from budgetjax._shapes import Index, Scalar
 from budgetjax.kernels import Kernel
 from budgetjax.online import support_set
@@ -40,6 +41,9 @@ class Maintenance(Parameters, abstract=True):
     makes_room_ahead: ClassVar[bool] = False
     # Whether a full budget is full again after an insertion.
     keeps_full: ClassVar[bool] = True
+    # Whether the kernel must be Gaussian, and whether a kernel matrix is inverted.
+    merges: ClassVar[bool] = False
+    inverts: ClassVar[bool] = False
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -51,13 +55,22 @@ class Maintenance(Parameters, abstract=True):
     @classmethod
     def is_complete(cls) -> bool:
         """Whether it needs no argument, so that its name alone is a strategy."""
-        fields = dataclasses.fields(cls)  # pyright: ignore[reportArgumentType]
-        return not any(one.default is dataclasses.MISSING for one in fields)
+        return not any(one.default is dataclasses.MISSING for one in fields_of(cls))
 
+    @names_class
     def start(
         self, kernel: Kernel, expansion: Expansion, seed: ArrayLike
     ) -> "Maintenance":
         """Starts the strategy for a support set, which may be empty."""
+        if self.merges and not kernel.gaussian:
+            raise ArgumentError(
+                "kernel",
+                "be Gaussian (RBF), because only then does a merged vector lie between "
+                "the two",
+                type(kernel).__name__,
+            )
+        if self.inverts:
+            _checks.check_invertible_dtype(expansion.vectors.dtype)
         return self
 
     def restart(self, kernel: Kernel, expansion: Expansion) -> "Maintenance":
