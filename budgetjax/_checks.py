@@ -170,17 +170,7 @@ def check_finite(
 
     `first_row` is the number of the first row, and `names` are those of the columns.
     """
-    if isinstance(X, Tracer):
-        return
-    if isinstance(X, np.ndarray):
-        with np.errstate(over="ignore", invalid="ignore"):
-            if np.isfinite(np.sum(X)):
-                return
-        row = int(np.argmin(np.append(np.all(np.isfinite(X), axis=-1), False)))
-    else:
-        # Data closed over by an outer `jit` have values too.
-        with jax.ensure_compile_time_eval():
-            row = int(first_bad_row(X))
+    row = X.shape[0] if isinstance(X, Tracer) else first_bad_row(X)
     if row < X.shape[0]:
         column = int(np.argmin(np.isfinite(np.asarray(X[row]))))
         shown = column if names is None else repr(names[column])
@@ -191,12 +181,34 @@ def check_finite(
         )
 
 
+def first_bad_row(X: jax.Array | np.ndarray) -> int:
+    """The first row with a value that is not finite, or n.
+
+    NumPy reads an array in the memory of the host without a copy, and no program has to
+    be compiled for its shape.
+    """
+    if isinstance(X, jax.Array) and not _on_host(X):
+        # Data closed over by an outer `jit` have values too.
+        with jax.ensure_compile_time_eval():
+            return int(_first_bad_row(X))
+    rows = np.asarray(X)
+    # A sum is finite only if all its terms are, and needs no other array.
+    with np.errstate(over="ignore", invalid="ignore"):
+        if np.isfinite(np.sum(rows)):
+            return len(rows)
+    good = np.isfinite(rows).reshape(len(rows), -1).all(axis=1)
+    return int(np.argmin(np.append(good, False)))
+
+
+def _on_host(X: jax.Array) -> bool:
+    """Whether an array lies whole on one CPU."""
+    return len(X.devices()) == 1 and next(iter(X.devices())).platform == "cpu"
+
+
 @jax.jit
-def first_bad_row(X: jax.Array) -> jax.Array:
-    """The first row with a value that is not finite, or n."""
+def _first_bad_row(X: jax.Array) -> jax.Array:
     rows = jnp.arange(X.shape[0])
-    # A sum is finite only if all its terms are, and reads X once.
-    bad = ~jnp.isfinite(jnp.sum(X * 0, axis=1))
+    bad = ~jnp.isfinite(jnp.sum(X * 0, axis=range(1, X.ndim)))
     return jnp.min(jnp.where(bad, rows, X.shape[0]), initial=X.shape[0])
 
 

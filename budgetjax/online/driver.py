@@ -118,9 +118,7 @@ def check_result(state: OnlineState, scores: Array, X: Any) -> None:
                 f"one that is not: {explain_overflow(state, X)}",
             )
     else:
-        row = int(
-            _checks.first_bad_row(scores if scores.ndim == 2 else scores[:, None])
-        )
+        row = _checks.first_bad_row(scores)
         if row < scores.shape[0]:
             raise ArgumentError(
                 "every score",
