@@ -7,24 +7,10 @@ from typing import Any
 import numpy as np
 from jax.typing import ArrayLike, DTypeLike
 
-from budgetjax import _checks
+from budgetjax import _checks, kernels
 from budgetjax._errors import ArgumentError
 from budgetjax.exporting.predictor import Predictor, label_array
-from budgetjax.kernels import (
-    RBF,
-    Kernel,
-    Laplacian,
-    Linear,
-    Mapped,
-    Matern,
-    Normalized,
-    Polynomial,
-    Product,
-    RationalQuadratic,
-    Sigmoid,
-    Stationary,
-    Sum,
-)
+from budgetjax.kernels import Kernel
 from budgetjax.models import KernelModel
 from budgetjax.online.fourier import Waves
 
@@ -73,23 +59,22 @@ class Graph:
         **attributes: Any,
     ) -> str:
         """Adds an operation; inputs are names, or numbers in the dtype of the rows."""
-        name = name or f"{operation}_{len(self.nodes)}"
+        results = [name or f"{operation}_{len(self.nodes)}"]
+        if operation == "TopK":
+            results.append(f"{results[0]}_order")
         names = [
             one if isinstance(one, str) else self.constant(np.asarray(one, self.dtype))
             for one in inputs
         ]
-        node = self.onnx.helper.make_node(operation, names, [name], **attributes)
+        node = self.onnx.helper.make_node(operation, names, results, **attributes)
         self.nodes.append(node)
-        return name
+        return results[0]
 
     def constant(self, value: np.ndarray) -> str:
         """Adds an array in its own dtype."""
         name = f"constant_{len(self.constants)}"
-        tensor = self.onnx.numpy_helper.from_array(np.ascontiguousarray(value), name)
-        # `ascontiguousarray` makes a scalar a row.
-        del tensor.dims[:]
-        tensor.dims.extend(value.shape)
-        self.constants.append(tensor)
+        value = np.asarray(value, order="C")
+        self.constants.append(self.onnx.numpy_helper.from_array(value, name))
         return name
 
     def axes(self, *numbers: int) -> str:
@@ -122,7 +107,7 @@ def _outputs(graph: Graph, predictor: Predictor) -> None:
         scores = graph("Add", scores, predictor.intercept)
     columns = predictor.num_columns
     if predictor.ranks is not None:
-        scores = _sort_columns(graph, scores, columns)
+        scores = graph("TopK", scores, graph.axes(columns), axis=1, largest=0)
         scores = graph("Gather", scores, graph.axes(*predictor.ranks.tolist()), axis=1)
     if predictor.exponentiates:
         scores = graph("Exp", scores)
@@ -153,15 +138,6 @@ def _outputs(graph: Graph, predictor: Predictor) -> None:
     return None
 
 
-def _sort_columns(graph: Graph, scores: str, columns: int) -> str:
-    """The columns of each row in ascending order."""
-    names = [f"sorted_{len(graph.nodes)}", f"order_{len(graph.nodes)}"]
-    inputs = [scores, graph.axes(columns)]
-    node = graph.onnx.helper.make_node("TopK", inputs, names, axis=1, largest=0)
-    graph.nodes.append(node)
-    return names[0]
-
-
 def _scores(graph: Graph, part: KernelModel, X: str) -> str:
     """The scores of scaled rows, one column each."""
     gram = _gram(graph, part.kernel, X, np.asarray(part.vectors, np.float64))
@@ -171,10 +147,7 @@ def _scores(graph: Graph, part: KernelModel, X: str) -> str:
 
 # `write(graph, kernel, X, Z)` adds `k(X[i], Z[j])` for all pairs, and returns its name.
 Writer = Callable[["Graph", Any, str, np.ndarray], str]
-# `write(graph, kernel, products)` does so for a kernel of inner products `x.z` alone.
-ProductWriter = Callable[["Graph", Any, str], str]
 _writers: dict[type[Kernel], Writer] = {}
-_product_writers: dict[type[Kernel], ProductWriter] = {}
 
 
 def _writes(*kinds: type[Kernel]) -> Callable[[Writer], Writer]:
@@ -187,16 +160,6 @@ def _writes(*kinds: type[Kernel]) -> Callable[[Writer], Writer]:
     return decorate
 
 
-def _writes_products(kind: type[Kernel]) -> Callable[[ProductWriter], ProductWriter]:
-    """A decorator for the function that writes such a kernel of inner products."""
-
-    def decorate(write: ProductWriter) -> ProductWriter:
-        _product_writers[kind] = write
-        return write
-
-    return decorate
-
-
 def _number(value: ArrayLike) -> float:
     return float(np.asarray(value))
 
@@ -204,11 +167,8 @@ def _number(value: ArrayLike) -> float:
 def _gram(graph: Graph, kernel: Kernel, X: str, Z: np.ndarray) -> str:
     """`k(X[i], Z[j])` for all pairs."""
     kind = type(kernel)
-    if kind in _product_writers:
-        return _product_writers[kind](graph, kernel, graph("MatMul", X, Z.T))
     if kind not in _writers:
-        kinds = (*_writers, *_product_writers)
-        known = ", ".join(sorted(one.__name__ for one in kinds))
+        known = ", ".join(sorted(one.__name__ for one in _writers))
         raise ArgumentError(
             "kernel",
             f"be made of {known} to be written as ONNX",
@@ -219,47 +179,47 @@ def _gram(graph: Graph, kernel: Kernel, X: str, Z: np.ndarray) -> str:
 
 def _self(graph: Graph, kernel: Kernel, X: str) -> str | float:
     """`k(x, x)` of every row, in one column, or a number if it is the same for all."""
-    kind = type(kernel)
-    if isinstance(kernel, Stationary):
+    if isinstance(kernel, kernels.Stationary):
         return 1.0
-    if isinstance(kernel, Sum | Product):
+    if isinstance(kernel, kernels.Sum | kernels.Product):
         parts = [_self(graph, part, X) for part in (kernel.left, kernel.right)]
-        return graph("Add" if isinstance(kernel, Sum) else "Mul", *parts)
-    if isinstance(kernel, Mapped):
+        return graph("Add" if isinstance(kernel, kernels.Sum) else "Mul", *parts)
+    if isinstance(kernel, kernels.Mapped):
         return _self(graph, kernel.kernel, _write_mapped(graph, kernel, X))
-    if isinstance(kernel, Normalized):
+    if isinstance(kernel, kernels.Normalized):
         known = graph("Greater", _self(graph, kernel.kernel, X), 0)
         return graph("Where", known, 1, 0)
-    return _product_writers[kind](graph, kernel, _squares(graph, X))
+    assert isinstance(kernel, kernels.Linear | kernels.Polynomial | kernels.Sigmoid)
+    return _function_of_products(graph, kernel, _squares(graph, X))
 
 
 def _squares(graph: Graph, X: str) -> str:
     return graph("ReduceSumSquare", X, graph.axes(1), keepdims=1)
 
 
-@_writes_products(Linear)
-def _linear(graph: Graph, kernel: Linear, products: str) -> str:
-    return products
+@_writes(kernels.Linear, kernels.Polynomial, kernels.Sigmoid)
+def _products(graph: Graph, kernel: Any, X: str, Z: np.ndarray) -> str:
+    return _function_of_products(graph, kernel, graph("MatMul", X, Z.T))
 
 
-@_writes_products(Polynomial)
-def _polynomial(graph: Graph, kernel: Polynomial, products: str) -> str:
-    return graph("Pow", _affine(graph, kernel, products), _number(kernel.degree))
-
-
-@_writes_products(Sigmoid)
-def _sigmoid(graph: Graph, kernel: Sigmoid, products: str) -> str:
-    return graph("Tanh", _affine(graph, kernel, products))
-
-
-def _affine(graph: Graph, kernel: Polynomial | Sigmoid, products: str) -> str:
+def _function_of_products(
+    graph: Graph,
+    kernel: kernels.Linear | kernels.Polynomial | kernels.Sigmoid,
+    products: str,
+) -> str:
+    if isinstance(kernel, kernels.Linear):
+        return products
     scaled = graph("Mul", products, _number(kernel.gamma))
-    return graph("Add", scaled, _number(kernel.coef0))
+    affine = graph("Add", scaled, _number(kernel.coef0))
+    if isinstance(kernel, kernels.Sigmoid):
+        return graph("Tanh", affine)
+    return graph("Pow", affine, _number(kernel.degree))
 
 
-def _differences(graph: Graph, X: str, Z: np.ndarray) -> str:
-    """All differences, shape `(n, m, d)`."""
-    return graph("Sub", graph("Unsqueeze", X, graph.axes(1)), Z[None])
+def _differences(graph: Graph, reduce: str, X: str, Z: np.ndarray) -> str:
+    """A norm of all differences, shape `(n, m)`."""
+    differences = graph("Sub", graph("Unsqueeze", X, graph.axes(1)), Z[None])
+    return graph(reduce, differences, graph.axes(2), keepdims=0)
 
 
 def _distances(graph: Graph, kernel: Any, X: str, Z: np.ndarray) -> tuple[str, str]:
@@ -271,28 +231,24 @@ def _distances(graph: Graph, kernel: Any, X: str, Z: np.ndarray) -> tuple[str, s
     X, Z = graph("Sub", X, centre), Z - centre
     sums = graph("Add", _squares(graph, X), np.sum(Z * Z, axis=1)[None])
     if kernel.exact:
-        differences = _differences(graph, X, Z)
-        axis = graph.axes(2)
-        return graph("ReduceSumSquare", differences, axis, keepdims=0), sums
-    expanded = graph("Add", sums, graph("MatMul", X, -2 * Z.T))
-    return graph("Max", expanded, 0), sums
+        return _differences(graph, "ReduceSumSquare", X, Z), sums
+    return graph("Max", graph("Add", sums, graph("MatMul", X, -2 * Z.T)), 0), sums
 
 
-@_writes(RBF)
-def _rbf(graph: Graph, kernel: RBF, X: str, Z: np.ndarray) -> str:
+@_writes(kernels.RBF)
+def _rbf(graph: Graph, kernel: kernels.RBF, X: str, Z: np.ndarray) -> str:
     distances, _ = _distances(graph, kernel, X, Z)
     return graph("Exp", graph("Mul", distances, -_number(kernel.gamma)))
 
 
-@_writes(Laplacian)
-def _laplacian(graph: Graph, kernel: Laplacian, X: str, Z: np.ndarray) -> str:
-    differences = _differences(graph, X, Z)
-    distances = graph("ReduceL1", differences, graph.axes(2), keepdims=0)
+@_writes(kernels.Laplacian)
+def _laplacian(graph: Graph, kernel: kernels.Laplacian, X: str, Z: np.ndarray) -> str:
+    distances = _differences(graph, "ReduceL1", X, Z)
     return graph("Exp", graph("Mul", distances, -_number(kernel.gamma)))
 
 
-@_writes(Matern)
-def _matern(graph: Graph, kernel: Matern, X: str, Z: np.ndarray) -> str:
+@_writes(kernels.Matern)
+def _matern(graph: Graph, kernel: kernels.Matern, X: str, Z: np.ndarray) -> str:
     squares, sums = _distances(graph, kernel, X, Z)
     # For equal points a rounding error is left, as in `budgetjax.Matern`.
     rounding = graph("Mul", sums, 4 * float(np.finfo(graph.dtype).eps))
@@ -304,33 +260,37 @@ def _matern(graph: Graph, kernel: Matern, X: str, Z: np.ndarray) -> str:
         return decay
     polynomial = graph("Add", s, 1)
     if kernel.nu == 2.5:
-        third = graph("Div", graph("Mul", s, s), 3)
-        polynomial = graph("Add", polynomial, third)
+        polynomial = graph("Add", polynomial, graph("Div", graph("Mul", s, s), 3))
     return graph("Mul", polynomial, decay)
 
 
-@_writes(RationalQuadratic)
-def _quadratic(graph: Graph, kernel: RationalQuadratic, X: str, Z: np.ndarray) -> str:
+@_writes(kernels.RationalQuadratic)
+def _quadratic(
+    graph: Graph, kernel: kernels.RationalQuadratic, X: str, Z: np.ndarray
+) -> str:
     squares, _ = _distances(graph, kernel, X, Z)
     alpha = _number(kernel.alpha)
     width = 2 * alpha * _number(kernel.length_scale) ** 2
-    base = graph("Add", graph("Div", squares, width), 1)
-    return graph("Pow", base, -alpha)
+    return graph("Pow", graph("Add", graph("Div", squares, width), 1), -alpha)
 
 
-@_writes(Sum, Product)
-def _both(graph: Graph, kernel: Sum | Product, X: str, Z: np.ndarray) -> str:
+@_writes(kernels.Sum, kernels.Product)
+def _both(
+    graph: Graph, kernel: kernels.Sum | kernels.Product, X: str, Z: np.ndarray
+) -> str:
     parts = [_gram(graph, part, X, Z) for part in (kernel.left, kernel.right)]
-    return graph("Add" if isinstance(kernel, Sum) else "Mul", *parts)
+    return graph("Add" if isinstance(kernel, kernels.Sum) else "Mul", *parts)
 
 
-@_writes(Normalized)
-def _write_normalized(graph: Graph, kernel: Normalized, X: str, Z: np.ndarray) -> str:
+@_writes(kernels.Normalized)
+def _write_normalized(
+    graph: Graph, kernel: kernels.Normalized, X: str, Z: np.ndarray
+) -> str:
     gram = _gram(graph, kernel.kernel, X, Z)
-    if isinstance(kernel.kernel, Stationary):
+    if isinstance(kernel.kernel, kernels.Stationary):
         return gram
     selves = np.asarray(kernel.kernel.diag(Z.astype(graph.dtype)), np.float64)
-    norms = np.where(selves > 0, 1 / np.sqrt(np.where(selves > 0, selves, 1)), 0)
+    norms = np.where(selves > 0, np.where(selves > 0, selves, 1) ** -0.5, 0)
     own = _self(graph, kernel.kernel, X)
     positive = graph("Greater", own, 0)
     root = graph("Sqrt", graph("Where", positive, own, 1))
@@ -338,13 +298,13 @@ def _write_normalized(graph: Graph, kernel: Normalized, X: str, Z: np.ndarray) -
     return graph("Mul", graph("Mul", gram, inverse), norms[None])
 
 
-def _write_mapped(graph: Graph, kernel: Mapped, X: str) -> str:
+def _write_mapped(graph: Graph, kernel: kernels.Mapped, X: str) -> str:
     matrix = np.asarray(kernel.matrix)
     return graph("Mul" if matrix.ndim == 1 else "MatMul", X, matrix)
 
 
-@_writes(Mapped)
-def _mapped_gram(graph: Graph, kernel: Mapped, X: str, Z: np.ndarray) -> str:
+@_writes(kernels.Mapped)
+def _mapped_gram(graph: Graph, kernel: kernels.Mapped, X: str, Z: np.ndarray) -> str:
     if not kernel.mapped_vectors:
         matrix = np.asarray(kernel.matrix, np.float64)
         Z = Z * matrix if matrix.ndim == 1 else Z @ matrix

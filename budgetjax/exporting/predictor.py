@@ -69,12 +69,7 @@ class Predictor(NamedTuple):
 
 
 def predictor(model: Any) -> Predictor:
-    """The predictor of a model or a fitted estimator.
-
-    Raises:
-      ValueError: if it is an estimator that is not fitted, not a model, or several
-        models.
-    """
+    """The predictor of a model or a fitted estimator."""
     model, before = _after_scalers(model)
     if hasattr(model, "get_params") and not hasattr(model, "model_"):
         raise ArgumentError(
@@ -115,12 +110,9 @@ def _after_scalers(model: Any) -> tuple[Any, list[Any]]:
     steps = [step for _, step in getattr(model, "steps", [("", model)])]
     before = [step for step in steps[:-1] if step not in (None, "passthrough")]
     for step in before:
-        if type(step).__name__ != "StandardScaler":
-            raise ArgumentError(
-                "model",
-                "have nothing but StandardScaler before it in a pipeline",
-                type(step).__name__,
-            )
+        if (name := type(step).__name__) != "StandardScaler":
+            wanted = "have nothing but StandardScaler before it in a pipeline"
+            raise ArgumentError("model", wanted, name)
         if not hasattr(step, "n_features_in_"):
             raise ArgumentError("model", "be fitted", "a new pipeline")
     return steps[-1], before
@@ -128,9 +120,9 @@ def _after_scalers(model: Any) -> tuple[Any, list[Any]]:
 
 def _behind(scaler: Any, model: models.Labelled) -> models.Labelled:
     """The model for rows before a `StandardScaler`: the two scalings become one."""
-    zeros, ones = np.zeros(scaler.n_features_in_), np.ones(scaler.n_features_in_)
+    zeros = np.zeros(scaler.n_features_in_)
     mean = scaler.mean_ if scaler.with_mean else zeros
-    deviation = scaler.scale_ if scaler.with_std else ones
+    deviation = scaler.scale_ if scaler.with_std else zeros + 1
     own = model.scaling or Scaling.translation(zeros)
     names = getattr(scaler, "feature_names_in_", None)
     return model._replace(
@@ -187,16 +179,15 @@ def _terms(model: Any) -> KernelModel:
     if isinstance(model, LinearModel):
         weights, one = np.asarray(model.weights)[None], np.ones((1, 1))
         return _of(Linear(), weights, one, np.reshape(model.bias, (1,)))
-    kernel = model.kernel
-    vectors = np.asarray(getattr(model, "expansion", model).vectors)
+    kernel, bias = model.kernel, np.zeros(1)
     if isinstance(model, KernelModel):
-        columns = models.num_columns(model)
-        coefficients = np.asarray(model.coefficients).reshape(-1, columns)
-        bias = np.reshape(model.bias, (-1,))
+        vectors, coefficients, bias = model.vectors, model.coefficients, model.bias
     else:
+        vectors = model.expansion.vectors
         scale = np.asarray(model.expansion.scale)
         coefficients = scale * np.asarray(model.expansion.coefficients)
-        bias = np.zeros(1)
+    vectors = np.asarray(vectors)
+    coefficients = np.asarray(coefficients).reshape(-1, models.num_columns(model))
     if kernel.of_examples:
         kept = np.any(coefficients != 0, axis=1)
         kept[:1] |= not np.any(kept)
@@ -229,8 +220,7 @@ def _same(kernel: Any, other: Any) -> bool:
 
 
 def _of(kernel: Any, vectors: Any, coefficients: Any, bias: Any) -> KernelModel:
-    dtype = vectors.dtype
-    bias = np.broadcast_to(bias, coefficients.shape[1:])
+    dtype, bias = vectors.dtype, np.broadcast_to(bias, coefficients.shape[1:])
     return KernelModel(kernel, vectors, coefficients.astype(dtype), bias.astype(dtype))
 
 

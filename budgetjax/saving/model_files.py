@@ -186,16 +186,14 @@ def _about(model: Any) -> Notes:
     about: Notes = {"type": names.name_of(model) or own_name(type(model))}
     predicts = getattr(model, "model_", model)
     state = models.unwrap(predicts)
-    name = getattr(state, "algorithm", None)
-    if isinstance(name, Name):
+    parts = names.parts_of(state) if is_record(type(state)) else {}
+    if isinstance(name := parts.get("algorithm"), Name):
         about["algorithm"] = name.value
     for name in ("kernel", "maintenance"):
-        if is_record(type(part := getattr(state, name, None))):
+        if is_record(type(part := parts.get(name))):
             about[name] = type(part).__name__
-    labels = getattr(models.as_labelled(predicts), "classes", None)
-    if isinstance(labels, np.ndarray):
-        about["labels"] = labels.tolist()
-    return about
+    labels = models.as_labelled(predicts).classes
+    return about if labels is None else about | {"labels": np.asarray(labels).tolist()}
 
 
 def _read_intact(path: str | os.PathLike[str]) -> tuple[Notes, bytes]:
@@ -236,8 +234,7 @@ def _header(data: bytes) -> Notes:
 def replace(path: str, parts: Iterable[bytes]) -> None:
     """Writes a file under another name in the same folder, and then renames it.
 
-    It writes directly to a device such as /dev/null. It rejects a pipe, which may never
-    have a reader.
+    A device such as /dev/null is written directly; a pipe may never have a reader.
     """
     folder, name = os.path.split(path)
     temporary = os.path.join(folder, f".{name}.{secrets.token_hex(4)}.tmp")
@@ -259,9 +256,6 @@ def replace(path: str, parts: Iterable[bytes]) -> None:
                 os.remove(temporary)
             raise
     except OSError as error:
-        raise OSError(
-            error.errno or errno.EIO,
-            f"could not write: {error.strerror or error}; what was there before is "
-            "unchanged",
-            path,
-        ) from error
+        why = error.strerror or error
+        text = f"could not write: {why}; what was there before is unchanged"
+        raise OSError(error.errno or errno.EIO, text, path) from error

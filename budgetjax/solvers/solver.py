@@ -339,12 +339,9 @@ def dual_of_best_multiple(
 
     The dual of the hinge loss is their sum minus half the squared norm of the model.
     """
-    total = jnp.sum(coefficients)
-    largest = jnp.max(coefficients / limits)
-    tiny = jnp.finfo(coefficients.dtype).tiny
-    best = jnp.minimum(
-        total / jnp.maximum(squared_norm, tiny), 1 / jnp.maximum(largest, tiny)
-    )
+    total, tiny = jnp.sum(coefficients), jnp.finfo(coefficients.dtype).tiny
+    largest = 1 / jnp.maximum(jnp.max(coefficients / limits), tiny)
+    best = jnp.minimum(total / jnp.maximum(squared_norm, tiny), largest)
     return best * total - best * best * squared_norm / 2
 
 
@@ -356,7 +353,6 @@ def _is_vector(penalty: ArrayLike | Sequence[float]) -> bool:
     return len(shape) == 1 and shape[0] > 0
 
 
-@names_errors("solve")
 def _solve(
     solver: Solver[..., State, Model, Data],
     max_steps: int,
@@ -368,10 +364,7 @@ def _solve(
     X: Data,
     y: Vector,
 ) -> Solution[State, Model]:
-    """The solution of one problem, on a prepared training set.
-
-    The state is donated.
-    """
+    """The solution of one problem, on a prepared training set; donates the state."""
     record = _make_record(solver, state, X, y, 0)
     records = [record]
 

@@ -218,10 +218,10 @@ def least_bias(heights: Vector, y: Vector, weight: Vector | None) -> Scalar:
     kink.
     """
     weight = jnp.ones_like(y) if weight is None else weight
-    return quantile(y * heights, weight, jnp.sum(jnp.where(y > 0, weight, 0)))
+    return weighted_quantile(y * heights, weight, jnp.sum(jnp.where(y > 0, weight, 0)))
 
 
-def quantile(points: Vector, weight: Vector, target: Scalar) -> Scalar:
+def weighted_quantile(points: Vector, weight: Vector, target: Scalar) -> Scalar:
     """The point at which the cumulative weight reaches the target, or infinity.
 
     It is the middle of two points if any point between them would do.

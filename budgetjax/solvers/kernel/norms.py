@@ -87,7 +87,7 @@ class OneInfinity(NamedTuple):
         """
         weight = jnp.ones_like(heights) if weight is None else weight
         u, w = (
-            -hinge_dual.quantile(
+            -hinge_dual.weighted_quantile(
                 jnp.where(these, -heights, jnp.inf),
                 jnp.where(these, weight, 0),
                 self.budget / 2,
@@ -268,14 +268,9 @@ def _find_floors(
     The squared norm over the squared sum is therefore concave and piecewise linear in
     `1 / depth^2`, and Newton's method converges exactly.
 
-    Args:
-      depth: the start of the search, positive.
-      least: the depth to stop at, even if the norm is smaller.
-      needed: whether to search at all; if False, the results are arbitrary.
-
-    Returns:
-      The floors and the depth, which is 0 if more entries than the budget tie for the
-      largest.
+    The search starts at `depth`, and stops at `least` even if the norm is smaller; if
+    it is not `needed`, its results are arbitrary. It also returns the depth, which is 0
+    if more entries than the budget tie for the largest.
     """
     classes = _class_masks(y)
     heights = jnp.where(classes, -values[None], jnp.inf)
