@@ -86,10 +86,8 @@ def value_repr(value: Any) -> str:
     if isinstance(value, jax.Array | jax.ShapeDtypeStruct | np.ndarray | np.generic):
         return _array(value)
     if isinstance(value, Partial):
-        name = getattr(value.func, "__name__", repr(value.func))
-        return (
-            f"{name}({', '.join(map(value_repr, value.args))})" if value.args else name
-        )
+        arguments = f"({', '.join(map(value_repr, value.args))})" if value.args else ""
+        return getattr(value.func, "__name__", repr(value.func)) + arguments
     if isinstance(value, Counter) and all(map(_has_values, value)):
         return value_repr(value.number)
     if is_named_tuple(type(value)):
@@ -191,9 +189,6 @@ def static(*, default: Any) -> Any:
 class Parameters:
     """A base class that makes subclasses frozen dataclasses with fields as leaves.
 
-    Leaves can be traced, swept by `jax.vmap` and differentiated; the class is part of
-    the tree's structure. `dataclasses.replace` changes a field.
-
     JAX rebuilds a tree from any leaves, such as tracers and axis numbers, without the
     checks of `__post_init__`, which run only when a user constructs an object.
     """
@@ -211,10 +206,9 @@ class Parameters:
         names = [field.name for field in fields if field.name not in fixed]
 
         def flatten(value):
-            leaves = [
-                (jax.tree_util.GetAttrKey(name), getattr(value, name)) for name in names
-            ]
-            return leaves, tuple(getattr(value, name) for name in fixed)
+            fields, key = vars(value), jax.tree_util.GetAttrKey
+            leaves = [(key(name), fields[name]) for name in names]
+            return leaves, tuple(fields[name] for name in fixed)
 
         jax.tree_util.register_pytree_with_keys(
             cls,

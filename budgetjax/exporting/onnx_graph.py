@@ -1,37 +1,58 @@
-"""A predictor as an ONNX graph, for any ONNX runtime; see `export`."""
+"""A predictor as an ONNX graph, for any ONNX runtime; see `export`.
+
+JAX traces the program of the predictor, and each of its operations becomes one of ONNX,
+which needs no code per kernel.
+"""
 
 import json
-from collections.abc import Callable
 from typing import Any
 
+import jax.extend.core
 import numpy as np
-from jax.typing import ArrayLike, DTypeLike
+from jax.typing import DTypeLike
 
-from budgetjax import _checks, kernels
+from budgetjax import _checks
 from budgetjax._errors import ArgumentError
-from budgetjax.exporting.predictor import Predictor, label_array
-from budgetjax.kernels import Kernel
-from budgetjax.models import KernelModel
-from budgetjax.online.fourier import Waves
+from budgetjax.exporting.predictor import Predictor, build, label_array
 
 # Versions of 2024: the graph needs nothing newer, and older runtimes read it.
 OPSET, IR_VERSION = 21, 10
+# Operations of JAX on one number of each array, and their names in ONNX.
+ELEMENTWISE = {
+    **{"add": "Add", "sub": "Sub", "mul": "Mul", "div": "Div", "pow": "Pow"},
+    **{"max": "Max", "min": "Min", "neg": "Neg", "abs": "Abs", "sign": "Sign"},
+    **{"exp": "Exp", "log": "Log", "sqrt": "Sqrt", "tanh": "Tanh", "erf": "Erf"},
+    **{"sin": "Sin", "cos": "Cos", "logistic": "Sigmoid", "floor": "Floor"},
+    **{"gt": "Greater", "ge": "GreaterOrEqual", "lt": "Less", "le": "LessOrEqual"},
+    **{"eq": "Equal", "and": "And", "or": "Or", "not": "Not"},
+    **{"copy": "Identity", "stop_gradient": "Identity"},
+}
+REDUCTIONS = {"sum": "ReduceSum", "max": "ReduceMax", "min": "ReduceMin"}
+# The length of an axis, or the name of the first: the number of rows is unknown.
+ROWS = "rows"
+Shape = tuple[int | str, ...]
 
 
 def serialize(predictor: Predictor, version: str) -> bytes:
     """The bytes of a checked ONNX model."""
     onnx = _checks.import_optional("onnx")
-    graph = Graph(onnx, predictor.dtype)
-    _outputs(graph, predictor)
-    graph_proto = onnx.helper.make_graph(
-        graph.nodes,
-        "budgetjax",
-        [graph.value("X", predictor.row_dtype, ["rows", predictor.num_features])],
-        graph.outputs,
-        graph.constants,
-    )
+    graph = Graph(onnx)
+    program, results = build(lambda program, X: program.trace(X), predictor), []
+    names = graph.translate(program.jaxpr, ["X"])
+    found = dict(zip(sorted(program.out_info), names, strict=True))
+    if predictor.labels is not None:
+        labels = label_array(predictor.labels)
+        text = graph.add("Gather", graph.constant(labels), found.pop("label"), axis=0)
+        results.append(graph.output("label", text, labels.dtype, (ROWS,)))
+    for name in ("scores", "probabilities", "variable"):
+        if name in found:
+            shape = _shape(program.out_info[name])
+            results.append(graph.output(name, found[name], predictor.dtype, shape))
+    rows = graph.value("X", predictor.row_dtype, (ROWS, predictor.num_features))
     model = onnx.helper.make_model(
-        graph_proto,
+        onnx.helper.make_graph(
+            graph.nodes, "budgetjax", [rows], results, graph.constants
+        ),
         producer_name="budgetjax",
         producer_version=version,
         ir_version=IR_VERSION,
@@ -44,274 +65,183 @@ def serialize(predictor: Predictor, version: str) -> bytes:
     return model.SerializeToString()
 
 
+def _shape(value: Any) -> Shape:
+    return tuple(size if isinstance(size, int) else ROWS for size in value.shape)
+
+
 class Graph:
-    """A graph under construction: a call adds an operation and returns its name."""
+    """A graph under construction.
 
-    def __init__(self, onnx: Any, dtype: np.dtype):
-        self.onnx, self.dtype = onnx, dtype
-        self.nodes, self.constants, self.outputs = [], [], []
+    An array is known by its name. Its shape may have axes of length 1 where the program
+    has broadcast them, since ONNX broadcasts in elementwise operations; `full` makes
+    such an array as large as the program has it.
+    """
 
-    def __call__(
-        self,
-        operation: str,
-        *inputs: str | ArrayLike,
-        name: str = "",
-        **attributes: Any,
-    ) -> str:
-        """Adds an operation; inputs are names, or numbers in the dtype of the rows."""
-        results = [name or f"{operation}_{len(self.nodes)}"]
-        if operation == "TopK":
-            results.append(f"{results[0]}_order")
-        names = [
-            one if isinstance(one, str) else self.constant(np.asarray(one, self.dtype))
-            for one in inputs
-        ]
-        node = self.onnx.helper.make_node(operation, names, results, **attributes)
+    def __init__(self, onnx: Any):
+        self.onnx, self.nodes, self.constants = onnx, [], []
+        self.shapes: dict[str, Shape] = {}
+
+    def add(self, operation: str, *inputs: str, results: int = 1, **more: Any) -> str:
+        """Adds an operation, and returns the name of its first result."""
+        names = [f"{operation}_{len(self.nodes)}_{i}" for i in range(results)]
+        node = self.onnx.helper.make_node(operation, inputs, names, **more)
         self.nodes.append(node)
-        return results[0]
+        return names[0]
 
-    def constant(self, value: np.ndarray) -> str:
+    def constant(self, value: Any) -> str:
         """Adds an array in its own dtype."""
-        name = f"constant_{len(self.constants)}"
-        value = np.asarray(value, order="C")
+        value, name = np.asarray(value, order="C"), f"constant_{len(self.constants)}"
         self.constants.append(self.onnx.numpy_helper.from_array(value, name))
+        self.shapes[name] = value.shape
         return name
 
     def axes(self, *numbers: int) -> str:
-        """Adds an array of axis numbers or indices."""
+        """Adds an array of axis numbers or lengths."""
         return self.constant(np.array(numbers, np.int64))
 
-    def value(self, name: str, dtype: DTypeLike, shape: list[str | int]) -> Any:
+    def tensor_dtype(self, dtype: DTypeLike) -> int:
+        return self.onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+
+    def value(self, name: str, dtype: DTypeLike, shape: Shape) -> Any:
         """The description of an input or output."""
-        kind = self.onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+        kind = self.tensor_dtype(dtype)
         return self.onnx.helper.make_tensor_value_info(name, kind, shape)
 
-    def output(self, name: str, dtype: DTypeLike, *columns: int) -> None:
-        """Declares an output."""
-        self.outputs.append(self.value(name, dtype, ["rows", *columns]))
+    def output(self, name: str, found: str, dtype: DTypeLike, shape: Shape) -> Any:
+        """Gives an array the name of an output, and describes it."""
+        self.nodes.append(self.onnx.helper.make_node("Identity", [found], [name]))
+        return self.value(name, dtype, shape)
 
+    def full(self, name: str, shape: Shape) -> str:
+        """The array in the shape of the program."""
+        known = self.shapes[name]
+        if known == shape:
+            return name
+        # The length 1 leaves an axis as it is.
+        sizes = [size if isinstance(size, int) else 1 for size in shape]
+        wanted = self.axes(*sizes)
+        if ROWS in shape and ROWS not in known:
+            rows = self.add("Shape", "X", start=0, end=1)
+            wanted = self.add("Concat", rows, self.axes(*sizes[1:]), axis=0)
+        name = self.add("Expand", name, wanted)
+        self.shapes[name] = shape
+        return name
 
-def _outputs(graph: Graph, predictor: Predictor) -> None:
-    """Adds the scores, and the outputs that follow from them."""
-    X, dtype, units = "X", predictor.dtype, predictor.units
-    if units is not None:
-        mean, rest = map(graph.constant, (units.mean, units.rest))
-        if units.fills:
-            X = graph("Where", graph("IsNaN", X), mean, X)
-        X = graph("Sub", graph("Sub", X, mean), rest)
-        to = graph.onnx.helper.np_dtype_to_tensor_dtype(dtype)
-        X = graph("Mul", graph("Cast", X, to=to), units.factor)
-    parts = [_scores(graph, part, X) for part in predictor.parts]
-    scores = parts[0] if len(parts) == 1 else graph("Concat", *parts, axis=1)
-    if np.any(predictor.intercept):
-        scores = graph("Add", scores, predictor.intercept)
-    columns = predictor.num_columns
-    if predictor.ranks is not None:
-        scores = graph("TopK", scores, graph.axes(columns), axis=1, largest=0)
-        scores = graph("Gather", scores, graph.axes(*predictor.ranks.tolist()), axis=1)
-    if predictor.exponentiates:
-        scores = graph("Exp", scores)
-    shape = () if columns == 1 else (columns,)
+    def translate(self, program: Any, inputs: list[str]) -> list[str]:
+        """Adds the operations of a program, and returns the names of its results."""
+        jaxpr = program.jaxpr
+        names = dict(zip(jaxpr.invars, inputs, strict=True))
+        names |= zip(jaxpr.constvars, map(self.constant, program.consts), strict=True)
 
-    def flat(name: str) -> None:
-        shaped = graph.axes(-1, *shape)
-        graph("Reshape", scores, shaped, name=name)
-        graph.output(name, dtype, *shape)
+        def read(variable: Any) -> str:
+            is_literal = isinstance(variable, jax.extend.core.Literal)
+            return self.constant(variable.val) if is_literal else names[variable]
 
-    if predictor.labels is None:
-        return flat("variable")
-    labels = label_array(predictor.labels)
-    if columns == 1:
-        best = graph("Greater", graph("Reshape", scores, graph.axes(-1)), 0)
-        best = graph("Cast", best, to=graph.onnx.TensorProto.INT64)
-    else:
-        best = graph("ArgMax", scores, axis=1, keepdims=0)
-    graph("Gather", graph.constant(labels), best, name="label", axis=0)
-    graph.output("label", labels.dtype)
-    flat("scores")
-    if predictor.factor is not None:
-        each = graph("Mul", scores, predictor.factor)
-        if columns == 1:
-            each = graph("Concat", graph("Mul", each, 0), each, axis=1)
-        graph("Softmax", each, name="probabilities", axis=1)
-        graph.output("probabilities", dtype, len(labels))
-    return None
+        for name, variable in zip(inputs, jaxpr.invars, strict=True):
+            self.shapes.setdefault(name, _shape(variable.aval))
+        for equation in jaxpr.eqns:
+            given = [read(variable) for variable in equation.invars]
+            names |= zip(equation.outvars, self.equation(equation, given), strict=True)
+        found = zip(map(read, jaxpr.outvars), jaxpr.outvars, strict=True)
+        return [self.full(name, _shape(variable.aval)) for name, variable in found]
 
+    def equation(self, equation: Any, given: list[str]) -> list[str]:
+        """The names of the results of an operation of JAX."""
+        params, (out, *_) = equation.params, equation.outvars
+        inner = params.get("jaxpr", params.get("call_jaxpr"))
+        if inner is not None:
+            return self.translate(inner, given)
+        kind, shape = equation.primitive.name, _shape(out.aval)
+        name = self.elementwise(kind, params, given)
+        if name is not None:
+            self.shapes[name] = _broadcast([self.shapes[one] for one in given])
+        elif kind == "broadcast_in_dim":
+            name, places = given[0], params["broadcast_dimensions"]
+            known = dict(zip(places, self.shapes[name], strict=True))
+            if new := [axis for axis in range(len(shape)) if axis not in known]:
+                name = self.add("Unsqueeze", name, self.axes(*new))
+            self.shapes[name] = tuple(known.get(i, 1) for i in range(len(shape)))
+        else:
+            whole = zip(given, equation.invars, strict=True)
+            whole = [self.full(one, _shape(variable.aval)) for one, variable in whole]
+            name = self.structural(kind, params, whole, shape, out.aval.dtype)
+            self.shapes[name] = shape
+        return [name]
 
-def _scores(graph: Graph, part: KernelModel, X: str) -> str:
-    """The scores of scaled rows, one column each."""
-    gram = _gram(graph, part.kernel, X, np.asarray(part.vectors, np.float64))
-    scores = graph("MatMul", gram, part.coefficients)
-    return graph("Add", scores, part.bias) if np.any(part.bias) else scores
+    def elementwise(self, kind: str, params: Any, given: list[str]) -> str | None:
+        """An operation on one number of each array; None for any other."""
+        if kind in ELEMENTWISE:
+            return self.add(ELEMENTWISE[kind], *given)
+        match kind:
+            case "square":
+                return self.add("Mul", *given, *given)
+            case "log1p":
+                one = self.add("CastLike", self.constant(np.int64(1)), *given)
+                return self.add("Log", self.add("Add", *given, one))
+            case "rsqrt":
+                return self.add("Reciprocal", self.add("Sqrt", *given))
+            case "ne":
+                return self.add("Not", self.add("Equal", *given))
+            case "select_n" if len(given) == 3:
+                return self.add("Where", given[0], given[2], given[1])
+            case "integer_pow":
+                return self.add("Pow", *given, self.axes(params["y"]))
+            case "convert_element_type":
+                return self.add(
+                    "Cast", *given, to=self.tensor_dtype(params["new_dtype"])
+                )
+        return None
 
-
-# `write(graph, kernel, X, Z)` adds `k(X[i], Z[j])` for all pairs, and returns its name.
-Writer = Callable[["Graph", Any, str, np.ndarray], str]
-_writers: dict[type[Kernel], Writer] = {}
-
-
-def _writes(*kinds: type[Kernel]) -> Callable[[Writer], Writer]:
-    """A decorator for the function that writes kernels of these classes."""
-
-    def decorate(write: Writer) -> Writer:
-        _writers.update(dict.fromkeys(kinds, write))
-        return write
-
-    return decorate
-
-
-def _number(value: ArrayLike) -> float:
-    return float(np.asarray(value))
-
-
-def _gram(graph: Graph, kernel: Kernel, X: str, Z: np.ndarray) -> str:
-    """`k(X[i], Z[j])` for all pairs."""
-    kind = type(kernel)
-    if kind not in _writers:
-        known = ", ".join(sorted(one.__name__ for one in _writers))
+    def structural(
+        self, kind: str, params: Any, given: list[str], shape: Shape, dtype: DTypeLike
+    ) -> str:
+        """An operation on whole arrays."""
+        before, _, reduced = kind.partition("reduce_")
+        if not before and reduced in REDUCTIONS:
+            axes = self.axes(*params["axes"])
+            return self.add(REDUCTIONS[reduced], *given, axes, keepdims=0)
+        match kind:
+            case "reshape" | "squeeze":
+                sizes = [-1 if size == ROWS else int(size) for size in shape]
+                return self.add("Reshape", *given, self.axes(*sizes))
+            case "transpose":
+                return self.add("Transpose", *given, perm=params["permutation"])
+            case "concatenate":
+                return self.add("Concat", *given, axis=params["dimension"])
+            case "slice":
+                ends = [
+                    size if isinstance(size, int) else np.iinfo(np.int64).max
+                    for size in params["limit_indices"]
+                ]
+                axes = self.axes(*range(len(ends)))
+                starts = self.axes(*params["start_indices"])
+                return self.add("Slice", *given, starts, self.axes(*ends), axes)
+            case "dot_general" if _is_product(params, shape):
+                (left,), (right,) = params["dimension_numbers"][0]
+                sides = {"transA": int(left == 0), "transB": int(right == 1)}
+                return self.add("Gemm", *given, **sides)
+            case "argmax":
+                index = self.add("ArgMax", *given, axis=params["axes"][0], keepdims=0)
+                return self.add("Cast", index, to=self.tensor_dtype(dtype))
+            case "sort" if len(given) == 1 and isinstance(shape[-1], int):
+                last = {"axis": params["dimension"], "largest": 0, "results": 2}
+                return self.add("TopK", *given, self.axes(shape[-1]), **last)
         raise ArgumentError(
             "kernel",
-            f"be made of {known} to be written as ONNX",
-            f"{kind.__name__}; a file NAME.stablehlo holds any",
+            "be made of operations that ONNX has to be written as ONNX",
+            f"{kind}; a file NAME.stablehlo holds any",
         )
-    return _writers[kind](graph, kernel, X, Z)
 
 
-def _self(graph: Graph, kernel: Kernel, X: str) -> str | float:
-    """`k(x, x)` of every row, in one column, or a number if it is the same for all."""
-    if isinstance(kernel, kernels.Stationary):
-        return 1.0
-    if isinstance(kernel, kernels.Sum | kernels.Product):
-        parts = [_self(graph, part, X) for part in (kernel.left, kernel.right)]
-        return graph("Add" if isinstance(kernel, kernels.Sum) else "Mul", *parts)
-    if isinstance(kernel, kernels.Mapped):
-        return _self(graph, kernel.kernel, _write_mapped(graph, kernel, X))
-    if isinstance(kernel, kernels.Normalized):
-        known = graph("Greater", _self(graph, kernel.kernel, X), 0)
-        return graph("Where", known, 1, 0)
-    assert isinstance(kernel, kernels.Linear | kernels.Polynomial | kernels.Sigmoid)
-    return _function_of_products(graph, kernel, _squares(graph, X))
+def _is_product(params: Any, shape: Shape) -> bool:
+    """Whether this is a product of two matrices, either of them transposed or not."""
+    _, batch = params["dimension_numbers"]
+    return len(shape) == 2 and batch == ((), ())
 
 
-def _squares(graph: Graph, X: str) -> str:
-    return graph("ReduceSumSquare", X, graph.axes(1), keepdims=1)
-
-
-@_writes(kernels.Linear, kernels.Polynomial, kernels.Sigmoid)
-def _products(graph: Graph, kernel: Any, X: str, Z: np.ndarray) -> str:
-    return _function_of_products(graph, kernel, graph("MatMul", X, Z.T))
-
-
-def _function_of_products(
-    graph: Graph,
-    kernel: kernels.Linear | kernels.Polynomial | kernels.Sigmoid,
-    products: str,
-) -> str:
-    if isinstance(kernel, kernels.Linear):
-        return products
-    scaled = graph("Mul", products, _number(kernel.gamma))
-    affine = graph("Add", scaled, _number(kernel.coef0))
-    if isinstance(kernel, kernels.Sigmoid):
-        return graph("Tanh", affine)
-    return graph("Pow", affine, _number(kernel.degree))
-
-
-def _differences(graph: Graph, reduce: str, X: str, Z: np.ndarray) -> str:
-    """A norm of all differences, shape `(n, m)`."""
-    differences = graph("Sub", graph("Unsqueeze", X, graph.axes(1)), Z[None])
-    return graph(reduce, differences, graph.axes(2), keepdims=0)
-
-
-def _distances(graph: Graph, kernel: Any, X: str, Z: np.ndarray) -> tuple[str, str]:
-    """`||x - z||^2`, and `||x||^2 + ||z||^2`, about the mean of the vectors.
-
-    Far from 0, float32 loses the digits of expanded distances; see `budgetjax.RBF`.
-    """
-    centre = np.mean(Z, axis=0).astype(graph.dtype)
-    X, Z = graph("Sub", X, centre), Z - centre
-    sums = graph("Add", _squares(graph, X), np.sum(Z * Z, axis=1)[None])
-    if kernel.exact:
-        return _differences(graph, "ReduceSumSquare", X, Z), sums
-    return graph("Max", graph("Add", sums, graph("MatMul", X, -2 * Z.T)), 0), sums
-
-
-@_writes(kernels.RBF)
-def _rbf(graph: Graph, kernel: kernels.RBF, X: str, Z: np.ndarray) -> str:
-    distances, _ = _distances(graph, kernel, X, Z)
-    return graph("Exp", graph("Mul", distances, -_number(kernel.gamma)))
-
-
-@_writes(kernels.Laplacian)
-def _laplacian(graph: Graph, kernel: kernels.Laplacian, X: str, Z: np.ndarray) -> str:
-    distances = _differences(graph, "ReduceL1", X, Z)
-    return graph("Exp", graph("Mul", distances, -_number(kernel.gamma)))
-
-
-@_writes(kernels.Matern)
-def _matern(graph: Graph, kernel: kernels.Matern, X: str, Z: np.ndarray) -> str:
-    squares, sums = _distances(graph, kernel, X, Z)
-    # For equal points a rounding error is left, as in `budgetjax.Matern`.
-    rounding = graph("Mul", sums, 4 * float(np.finfo(graph.dtype).eps))
-    roots = graph("Where", graph("Greater", squares, rounding), squares, 0)
-    factor = (2 * kernel.nu) ** 0.5 / _number(kernel.length_scale)
-    s = graph("Mul", graph("Sqrt", roots), factor)
-    decay = graph("Exp", graph("Neg", s))
-    if kernel.nu == 0.5:
-        return decay
-    polynomial = graph("Add", s, 1)
-    if kernel.nu == 2.5:
-        polynomial = graph("Add", polynomial, graph("Div", graph("Mul", s, s), 3))
-    return graph("Mul", polynomial, decay)
-
-
-@_writes(kernels.RationalQuadratic)
-def _quadratic(
-    graph: Graph, kernel: kernels.RationalQuadratic, X: str, Z: np.ndarray
-) -> str:
-    squares, _ = _distances(graph, kernel, X, Z)
-    alpha = _number(kernel.alpha)
-    width = 2 * alpha * _number(kernel.length_scale) ** 2
-    return graph("Pow", graph("Add", graph("Div", squares, width), 1), -alpha)
-
-
-@_writes(kernels.Sum, kernels.Product)
-def _both(
-    graph: Graph, kernel: kernels.Sum | kernels.Product, X: str, Z: np.ndarray
-) -> str:
-    parts = [_gram(graph, part, X, Z) for part in (kernel.left, kernel.right)]
-    return graph("Add" if isinstance(kernel, kernels.Sum) else "Mul", *parts)
-
-
-@_writes(kernels.Normalized)
-def _write_normalized(
-    graph: Graph, kernel: kernels.Normalized, X: str, Z: np.ndarray
-) -> str:
-    gram = _gram(graph, kernel.kernel, X, Z)
-    if isinstance(kernel.kernel, kernels.Stationary):
-        return gram
-    selves = np.asarray(kernel.kernel.diag(Z.astype(graph.dtype)), np.float64)
-    norms = np.where(selves > 0, np.where(selves > 0, selves, 1) ** -0.5, 0)
-    own = _self(graph, kernel.kernel, X)
-    positive = graph("Greater", own, 0)
-    root = graph("Sqrt", graph("Where", positive, own, 1))
-    inverse = graph("Where", positive, graph("Reciprocal", root), 0)
-    return graph("Mul", graph("Mul", gram, inverse), norms[None])
-
-
-def _write_mapped(graph: Graph, kernel: kernels.Mapped, X: str) -> str:
-    matrix = np.asarray(kernel.matrix)
-    return graph("Mul" if matrix.ndim == 1 else "MatMul", X, matrix)
-
-
-@_writes(kernels.Mapped)
-def _mapped_gram(graph: Graph, kernel: kernels.Mapped, X: str, Z: np.ndarray) -> str:
-    if not kernel.mapped_vectors:
-        matrix = np.asarray(kernel.matrix, np.float64)
-        Z = Z * matrix if matrix.ndim == 1 else Z @ matrix
-    return _gram(graph, kernel.kernel, _write_mapped(graph, kernel, X), Z)
-
-
-@_writes(Waves)
-def _waves(graph: Graph, kernel: Waves, X: str, Z: np.ndarray) -> str:
-    angles = graph("Sub", graph("MatMul", X, Z.T), np.asarray(kernel.phases))
-    return graph("Mul", graph("Cos", angles), _number(kernel.amplitude))
+def _broadcast(shapes: list[Shape]) -> Shape:
+    """The shape of an elementwise result; axes of length 1 fit any length."""
+    rank = max(map(len, shapes))
+    aligned = [(1,) * (rank - len(shape)) + shape for shape in shapes]
+    columns = zip(*aligned, strict=True)
+    return tuple(next((size for size in of if size != 1), 1) for of in columns)

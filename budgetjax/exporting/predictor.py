@@ -1,9 +1,13 @@
-"""The numbers by which a model predicts, for an exported file."""
+"""The numbers and the program by which a model predicts, for an exported file."""
 
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
 
 import jax
+import jax.export
+import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float
 
 from budgetjax import losses, models
 from budgetjax._errors import ArgumentError
@@ -13,6 +17,7 @@ from budgetjax.models import KernelModel, LinearModel
 from budgetjax.refitting import calibration
 from budgetjax.scaling import Scaling
 
+Result = TypeVar("Result")
 # Rows are float64 if rounding would change them by more than this fraction of their
 # distance from the mean.
 ROUNDING = 1e-4
@@ -222,6 +227,61 @@ def _same(kernel: Any, other: Any) -> bool:
 def _of(kernel: Any, vectors: Any, coefficients: Any, bias: Any) -> KernelModel:
     dtype, bias = vectors.dtype, np.broadcast_to(bias, coefficients.shape[1:])
     return KernelModel(kernel, vectors, coefficients.astype(dtype), bias.astype(dtype))
+
+
+def build(make: Callable[..., Result], predictor: Predictor) -> Result:
+    """What `make(program, X)` makes of the program for any number of rows."""
+    (rows,) = jax.export.symbolic_shape("rows")
+    program = jax.jit(lambda X: outputs(predictor, X))
+    # Otherwise JAX would cast float64 rows to float32.
+    wide = predictor.row_dtype == np.float64 or jax.config.read("jax_enable_x64")
+    with jax.enable_x64(wide):
+        shape = rows, predictor.num_features
+        return make(program, jax.ShapeDtypeStruct(shape, predictor.row_dtype))
+
+
+def outputs(predictor: Predictor, X: Float[Array, "n d"]) -> dict[str, Array]:
+    """The scores and the outputs that follow from them, by name."""
+    units = predictor.units
+    if units is not None:
+        if units.fills:
+            X = jnp.where(jnp.isnan(X), units.mean[None], X)
+        X = X - units.mean[None] - units.rest[None]
+        X = X.astype(predictor.dtype) * units.factor[None]
+    columns = [_scores(part, X) for part in predictor.parts]
+    scores = jnp.concatenate(columns, axis=1) + predictor.intercept[None]
+    if predictor.ranks is not None:
+        ordered, columns = jnp.sort(scores, axis=1), predictor.ranks.tolist()
+        parts = [jax.lax.slice_in_dim(ordered, i, i + 1, axis=1) for i in columns]
+        scores = jnp.concatenate(parts, axis=1)
+    binary = predictor.num_columns == 1
+    flat = jnp.squeeze(scores, axis=1) if binary else scores
+    if predictor.labels is None:
+        return {"variable": jnp.exp(flat) if predictor.exponentiates else flat}
+    best = flat > 0 if binary else jnp.argmax(scores, axis=1)
+    found = {"label": best.astype(jnp.int32), "scores": flat}
+    if predictor.factor is not None:
+        each = jnp.concatenate([0 * scores, scores], axis=1) if binary else scores
+        factor = jnp.asarray(predictor.factor, scores.dtype)
+        found["probabilities"] = jax.nn.softmax(factor * each, axis=1)
+    return found
+
+
+def _scores(part: KernelModel, X: Float[Array, "n d"]) -> Float[Array, "n columns"]:
+    """The scores of scaled rows, centred at the mean of the vectors if allowed.
+
+    Far from 0, float32 loses the digits of distances; see `budgetjax.RBF`.
+    """
+    kernel, vectors = part.kernel, np.asarray(part.vectors)
+    while isinstance(kernel, Mapped) and kernel.mapped_vectors:
+        X = jnp.matmul(X, jnp.asarray(kernel.matrix, X.dtype), precision="highest")
+        kernel = kernel.kernel
+    if kernel.stationary:
+        centre = np.mean(vectors, axis=0, dtype=np.float64).astype(vectors.dtype)
+        X, vectors = X - centre[None], vectors - centre[None]
+    gram = kernel.gram(X, jnp.asarray(vectors))
+    scores = jnp.matmul(gram, jnp.asarray(part.coefficients), precision="highest")
+    return scores + jnp.asarray(part.bias)[None]
 
 
 def label_array(labels: np.ndarray) -> np.ndarray:
