@@ -61,9 +61,8 @@ def check_algorithm(algorithm: Any, state: Any) -> None:
     """
     wanted = getattr(algorithm, "name", None)
     if not isinstance(wanted, str) or not callable(getattr(algorithm, "init", None)):
-        raise ArgumentError(
-            "algorithm", "be one such as budgetjax.pegasos", kind_name(algorithm)
-        )
+        wanted = "be one such as budgetjax.pegasos"
+        raise ArgumentError("algorithm", wanted, kind_name(algorithm))
     if wanted and getattr(state, "algorithm", None) != Name(wanted):
         raise ArgumentError("state", f"be of {wanted}", kind_name(state))
 

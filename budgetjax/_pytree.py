@@ -43,9 +43,9 @@ def record(kind: Class) -> Class:
     """
     known = records.get(kind.__name__, kind)
     if (known.__module__, known.__qualname__) != (kind.__module__, kind.__qualname__):
+        got = f"that of a class in {known.__module__}"
         raise ValueError(
-            f"register: the name {kind.__name__!r} must be free, got that of a class "
-            f"in {known.__module__}"
+            f"register: the name {kind.__name__!r} must be free, got {got}"
         )
     # A module that is executed again defines its classes again.
     records[kind.__name__] = kind
@@ -304,9 +304,6 @@ class Counter(NamedTuple):
         return float(np.asarray(self))
 
     def __repr__(self) -> str:
-        return value_repr(self)
-
-    def __str__(self) -> str:
         return value_repr(self)
 
     def __format__(self, spec: str) -> str:

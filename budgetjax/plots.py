@@ -348,12 +348,11 @@ def reliability_curve(
     """
     chances, y, classes = map(np.asarray, (probabilities, y, classes))
     if chances.shape != (len(y), len(classes)) or not 0 < bins <= len(y):
-        raise ArgumentError(
-            "probabilities",
-            f"have shape {(len(y), len(classes))}, one row per label and "
-            f"one column per class, and at least {bins} rows, one per bin",
-            chances.shape,
+        wanted = (
+            f"have shape {(len(y), len(classes))}, one row per label and one column "
+            f"per class, and at least {bins} rows, one per bin"
         )
+        raise ArgumentError("probabilities", wanted, chances.shape)
     largest = chances.max(axis=1)
     right = classes[chances.argmax(axis=1)] == y
     parts = np.array_split(np.argsort(largest, kind="stable"), bins)

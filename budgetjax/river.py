@@ -226,9 +226,8 @@ class Online(base.Estimator):
     def _encode(self, y: Hashable) -> float:
         """A target in the learner's form; makes room for a new label."""
         if not isinstance(y, numbers.Real) or not math.isfinite(y):
-            raise ArgumentError(
-                "y", "be a finite number", f"{y!r}; leave out rows without one"
-            )
+            got = f"{y!r}; leave out rows without one"
+            raise ArgumentError("y", "be a finite number", got)
         return float(y)
 
     @property

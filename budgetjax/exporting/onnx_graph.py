@@ -48,6 +48,7 @@ def serialize(predictor: Predictor, version: str) -> bytes:
         if name in found:
             shape = _shape(program.out_info[name])
             results.append(graph.output(name, found[name], predictor.dtype, shape))
+    graph.drop_unused()
     rows = graph.value("X", predictor.row_dtype, (ROWS, predictor.num_features))
     model = onnx.helper.make_model(
         onnx.helper.make_graph(
@@ -111,6 +112,16 @@ class Graph:
         """Gives an array the name of an output, and describes it."""
         self.nodes.append(self.onnx.helper.make_node("Identity", [found], [name]))
         return self.value(name, dtype, shape)
+
+    def drop_unused(self) -> None:
+        """Drops what no output depends on; a program may compute more."""
+        used, nodes = set[str](), []
+        for node in reversed(self.nodes):
+            if node.op_type == "Identity" or used.intersection(node.output):
+                used |= {*node.input}
+                nodes.append(node)
+        self.nodes = nodes[::-1]
+        self.constants = [one for one in self.constants if one.name in used]
 
     def full(self, name: str, shape: Shape) -> str:
         """The array in the shape of the program."""
@@ -226,11 +237,8 @@ class Graph:
             case "sort" if len(given) == 1 and isinstance(shape[-1], int):
                 last = {"axis": params["dimension"], "largest": 0, "results": 2}
                 return self.add("TopK", *given, self.axes(shape[-1]), **last)
-        raise ArgumentError(
-            "kernel",
-            "be made of operations that ONNX has to be written as ONNX",
-            f"{kind}; a file NAME.stablehlo holds any",
-        )
+        wanted = "be made of operations that ONNX has to be written as ONNX"
+        raise ArgumentError("kernel", wanted, f"{kind}; a file NAME.stablehlo has any")
 
 
 def _is_product(params: Any, shape: Shape) -> bool:

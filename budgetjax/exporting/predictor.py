@@ -77,11 +77,9 @@ def predictor(model: Any) -> Predictor:
     """The predictor of a model or a fitted estimator."""
     model, before = _after_scalers(model)
     if hasattr(model, "get_params") and not hasattr(model, "model_"):
-        raise ArgumentError(
-            "model",
-            "be a model or a fitted estimator of budgetjax",
-            f"{type(model).__name__}, which has no model",
-        )
+        wanted = "be a model or a fitted estimator of budgetjax"
+        got = f"{type(model).__name__}, which has no model"
+        raise ArgumentError("model", wanted, got)
     levels = np.asarray(getattr(model, "quantile", None))
     model = models.as_labelled(getattr(model, "model_", model))
     for scaler in reversed(before):
@@ -167,12 +165,9 @@ def _units(
         rest = (mean - first).astype(row_dtype)
         units = Units(first, rest, factor, scaling.fills)
     if not all(np.all(np.isfinite(part)) for part in units[:3]):
-        raise ArgumentError(
-            "model",
-            f"have a scaling in the range of {dtype}",
-            f"means up to {np.max(np.abs(mean)):g} and deviations from "
-            f"{np.min(scaling.deviation[~scaling.constant], initial=np.inf):g}",
-        )
+        least = np.min(scaling.deviation[~scaling.constant], initial=np.inf)
+        got = f"means up to {np.max(np.abs(mean)):g} and deviations from {least:g}"
+        raise ArgumentError("model", f"have a scaling in the range of {dtype}", got)
     return units
 
 

@@ -163,17 +163,12 @@ def read(
             raise
         except Exception as error:
             # The digest is right, so the file was made by hand or by another version.
-            raise ArgumentError(
-                "the structure of the model", "be readable", repr(error)
-            ) from error
+            part = "the structure of the model"
+            raise ArgumentError(part, "be readable", repr(error)) from error
 
 
 def header(path: str | os.PathLike[str]) -> Notes:
-    """The header of a model file, without the model; errors are those of `load`.
-
-    It has the keys `about`, the result of `_about`, and `budgetjax` and `jax`, the
-    versions that wrote it.
-    """
+    """The header of a model file, without the model; errors are those of `load`."""
     return _read_intact(path)[0]
 
 
@@ -216,18 +211,14 @@ def _header(data: bytes) -> Notes:
         got = "another file, or a damaged one" if data else "an empty file"
         raise ForeignFileError(got) from error
     if not isinstance(number, int) or number > FORMAT:
-        raise ArgumentError(
-            "the format",
-            f"be at most {FORMAT}, which budgetjax {_version()} reads",
-            f"{number!r}, of budgetjax {found.get('budgetjax')}: install a newer one",
-        )
+        wanted = f"be at most {FORMAT}, which budgetjax {_version()} reads"
+        got = f"{number!r}, of budgetjax {found.get('budgetjax')}: install a newer one"
+        raise ArgumentError("the format", wanted, got)
     whole = data.replace(digest, NO_DIGEST, 1) if len(digest) == 64 else b""
     if hashlib.sha256(whole).hexdigest().encode() != digest:
-        raise ArgumentError(
-            "the file",
-            f"be as it was written, with the digest {digest.decode()[:12]}...",
-            "another digest: it is truncated or altered",
-        )
+        wanted = f"be as it was written, with the digest {digest.decode()[:12]}..."
+        got = "another digest: it is truncated or altered"
+        raise ArgumentError("the file", wanted, got)
     return found
 
 

@@ -227,18 +227,15 @@ class Decoder(NamedTuple):
             kind = self.given(at, name, "be of a type of budgetjax or optax")
         found, wanted = tuple(node["fields"]), fields_of(kind)
         if found != wanted:
-            raise PartError(
-                f"{format_path(at)}, a {name},",
-                f"have the fields {', '.join(wanted)}",
-                f"{', '.join(found)}: {self.age}",
-            )
+            part, fields = f"{format_path(at)}, a {name},", ", ".join(wanted)
+            got = f"{', '.join(found)}: {self.age}"
+            raise PartError(part, f"have the fields {fields}", got)
         return kind
 
     def given(self, at: str, name: str, wanted: str) -> Any:
         """The caller's function or type of this name, if possible at this place."""
         places = [place for place, one in self.own.items() if own_name(one) == name]
         if not places:
-            raise OwnPartError(format_path(at), wanted, repr(name)).advised(
-                "for one of your own give like=, a model made by the same init"
-            )
+            advice = "for one of your own give like=, a model made by the same init"
+            raise OwnPartError(format_path(at), wanted, repr(name)).advised(advice)
         return self.own[max(places, key=lambda place: (at.endswith(place), len(place)))]

@@ -292,9 +292,8 @@ def solve(
     """
     _checks.check_not_traced(X, y, state, arguments)
     if not isinstance(solver, Solver):
-        raise ArgumentError(
-            "solver", "be one such as budgetjax.smo", _checks.kind_name(solver)
-        )
+        kind = _checks.kind_name(solver)
+        raise ArgumentError("solver", "be one such as budgetjax.smo", kind)
     steps = solver.max_steps if max_steps is None else max_steps
     every = solver.callback_every if callback_every is None else callback_every
     steps = _checks.size("max_steps", steps, at_least=0)
@@ -437,12 +436,9 @@ def _make_record(
     objective, vectors = _evaluate(solver, state, X, y)
     primal, dual = map(float, objective)
     if np.isnan(primal):
-        raise ArgumentError(
-            "the objective",
-            "be a number",
-            f"{primal} after {step} steps: numbers overflow; scale X down, or lower "
-            "penalty",
-        )
+        why = "numbers overflow; scale X down, or lower penalty"
+        got = f"{primal} after {step} steps: {why}"
+        raise ArgumentError("the objective", "be a number", got)
     lower = min(primal, dual)
     gap = abs(primal - dual) / lower if lower > 0 else np.inf
     return Record(step, primal, dual, gap, solver.work(state), int(vectors))

@@ -210,9 +210,8 @@ class Euclidean(NamedTuple):
 def check_norm(norm: object) -> None:
     """Raises if this is not a norm for gradient steps."""
     if isinstance(norm, type) or not isinstance(norm, Norm | OneInfinity):
-        raise ArgumentError(
-            "norm", "be 'l1', 'l2' or an object with least and project", f"{norm!r}"
-        )
+        wanted = "be 'l1', 'l2' or an object with least and project"
+        raise ArgumentError("norm", wanted, f"{norm!r}")
 
 
 def threshold(values: Vector, y: Vector, weight: Vector | None = None) -> Scalar:

@@ -162,16 +162,14 @@ def init(  # noqa: PLR0913
     problem = patterns.read_problem(X, y, weight, fit_bias, bias_scale, kernel)
     squares, dtype = problem.squares, problem.squares.dtype
     if _checks.flag("hard_margin", hard_margin) and weight is not None:
-        raise ArgumentError(
-            "weight", "be None, as it changes no hard margin", "weights"
-        )
+        wanted = "be None, as it changes no hard margin"
+        raise ArgumentError("weight", wanted, "weights")
     C = _checks.as_leaf("penalty", penalty, dtype, _checks.positive)
     squared = patterns.is_squared(loss)
     if squared and (hard_margin or weight is not None):
+        wanted = "be False and weight None with loss='squared_hinge'"
         got = "a hard margin" if hard_margin else "weights"
-        raise ArgumentError(
-            "hard_margin", "be False and weight None with loss='squared_hinge'", got
-        )
+        raise ArgumentError("hard_margin", wanted, got)
     accuracy = _checks.as_leaf("tolerance", tolerance, dtype, _checks.positive)
     damping, gap, threshold, max_count = _find_thresholds(
         squares, C, accuracy, bool(hard_margin), squared
@@ -374,11 +372,10 @@ def objective(state: State, X: Rows, y: Vector | None) -> Objective:
         (threshold * learned - square / 2) / threshold**2,
     )
     # The multiple of `a` whose smallest margin is 1, and the best multiple of `I`.
-    smallest = jnp.min(margins)
-    separates, is_hard = smallest > 0, jnp.isinf(state.max_count)
-    scale = jnp.where(separates, smallest, 1)
+    smallest, is_hard = jnp.min(margins), jnp.isinf(state.max_count)
+    scale = jnp.where(smallest > 0, smallest, 1)
     hard = Objective(
-        jnp.where(separates, square / 2 / scale**2, jnp.inf),
+        jnp.where(smallest > 0, square / 2 / scale**2, jnp.inf),
         jnp.where(square > 0, learned**2 / 2 / jnp.where(square > 0, square, 1), 0),
     )
     return jax.tree.map(lambda *pair: jnp.where(is_hard, *pair), hard, soft)
