@@ -23,6 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 from jax.tree_util import Partial
+from jax.typing import DTypeLike
 from jaxtyping import Array, Bool, Float, Integer
 
 Kind = TypeVar("Kind")
@@ -270,7 +271,7 @@ class Counter(NamedTuple):
         high, low = (np.asarray(word, np.int64) for word in (self.high, self.low))
         return high * UNIT + low
 
-    def real(self, dtype) -> Float[Array, "*models"]:
+    def real(self, dtype: DTypeLike) -> Float[Array, "*models"]:
         """The value as a float, computed in at least 32 bits."""
         wide = np.promote_types(dtype, jnp.float32)
         high, low = self.high.astype(wide), self.low.astype(wide)

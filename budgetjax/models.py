@@ -300,10 +300,9 @@ def inverse_link(model: Model) -> Name:
     if isinstance(single, KernelModel | LinearModel):
         return single.inverse_link
     # A learner without a loss of the user's choice learns labels.
-    learns = isinstance(single, State)
-    return losses.inverse_link(
-        getattr(single, "loss", losses.hinge) if learns else losses.hinge
-    )
+    if not isinstance(single, State):
+        return losses.LABELS
+    return losses.inverse_link(getattr(single, "loss", losses.hinge))
 
 
 def approximate_link(model: Model) -> Name:

@@ -24,11 +24,10 @@ ROUNDING = 1e-4
 
 
 class Units(NamedTuple):
-    """The scaling of rows, `((x - mean) - rest) * factor`, each shape `(features,)`.
+    """The scaling of rows, `((x - mean) - rest) * factor`.
 
-    The mean is the sum of two numbers in the dtype of the rows, where the second holds
-    the digits beyond that dtype; the factor has the dtype of the model. With `fills`,
-    the mean replaces a NaN in X.
+    `rest` holds the digits of the mean beyond the dtype of the rows; the factor has the
+    dtype of the model. With `fills`, the mean replaces a NaN in X.
     """
 
     mean: np.ndarray

@@ -71,8 +71,7 @@ def build_record(kind: type, parts: Mapping[str, Any]) -> Any:
     if is_named_tuple(kind):
         return kind._make(parts.values())
     record = object.__new__(kind)
-    for name, part in parts.items():
-        object.__setattr__(record, name, part)
+    vars(record).update(parts)
     return record
 
 

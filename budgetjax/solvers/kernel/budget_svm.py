@@ -250,7 +250,7 @@ def _pair_step(state: State, norm: OneInfinity, X: Matrix, y: Vector) -> State:
     caps, quantum = _max_coefficients(state)
     firsts, movable = _find_candidates(state, caps, slopes, y)
     rows = row_cache.fetch(state.rows, X, firsts, movable)
-    room = jnp.maximum(norm.max_sum(state.penalty) - jnp.sum(alpha), 0) / 2
+    room = jnp.maximum(norm.budget * state.penalty - jnp.sum(alpha), 0) / 2
 
     def best_partner(first, movable, row):
         """The second of the best pair, the change of the first, and the gain."""

@@ -71,10 +71,6 @@ class OneInfinity(NamedTuple):
 
     budget: Scalar
 
-    def max_sum(self, penalty: Scalar) -> Scalar:
-        """The maximum of the sum of the coefficients."""
-        return self.budget * penalty
-
     def least(
         self, heights: Vector, y: Vector, weight: Vector | None = None
     ) -> tuple[Scalar, Scalar]:
@@ -302,9 +298,7 @@ def _find_floors(
 
 def _rebalance(coefficients: Vector, y: Vector, most: Scalar) -> Vector:
     """Removes rounding errors: scales both classes down to the same sum."""
-    positive, negative = (
-        jnp.sum(jnp.where(y == sign, coefficients, 0)) for sign in (1, -1)
-    )
-    total = jnp.minimum(jnp.minimum(positive, negative), most / 2)
-    scales = [total / jnp.where(each > 0, each, 1) for each in (positive, negative)]
+    sums = [jnp.sum(jnp.where(y == sign, coefficients, 0)) for sign in (1, -1)]
+    total = jnp.minimum(jnp.minimum(*sums), most / 2)
+    scales = [total / jnp.where(each > 0, each, 1) for each in sums]
     return coefficients * jnp.where(y > 0, scales[0], scales[1])

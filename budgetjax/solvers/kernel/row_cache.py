@@ -40,19 +40,17 @@ class KernelRows(NamedTuple):
     """The known rows of the kernel matrix `K` of `n` examples.
 
     Attributes:
-      kernel: `k`.
-      squares: `||x_i||^2`, shape `(n,)`.
-      diagonal: `k(x_i, x_i)`, shape `(n,)`.
-      kept: the cached rows of `K`, shape `(places, n)`.
-      places: the place in `kept` of each example's row, or -1, shape `(n,)`.
-      owners: the example whose row is at each place, or -1, shape `(places,)`; None if
-        all rows are kept, each at its example's index.
+      squares: `||x_i||^2`.
+      diagonal: `k(x_i, x_i)`.
+      kept: the cached rows of `K`.
+      places: the place in `kept` of each example's row, or -1.
+      owners: the example whose row is at each place, or -1; None if all rows are kept,
+        each at its example's index.
       next: the place of the next row to compute, where the oldest row is.
-      num_computed: the number of rows computed so far, each with `n` kernel values.
-      num_blocks: the number of other blocks of `K` computed so far, each with `batch^2`
-        kernel values.
+      num_computed: the rows computed so far, each with `n` kernel values.
+      num_blocks: the other blocks of `K` so far, each with `batch^2` kernel values.
       digest: a digest of `X` and the kernel; see `training_set.digest`.
-      batch: the maximum number of rows per request; not a leaf.
+      batch: the maximum number of rows per request.
     """
 
     kernel: Kernel

@@ -17,12 +17,7 @@ MANY, RUN_BITS = 4096, 4
 
 @_pytree.record
 class Order(NamedTuple):
-    """The order of visits to some patterns.
-
-    Attributes:
-      indices: the patterns, shape `(n,)`.
-      number: the number of patterns to visit, from the first.
-    """
+    """The order of visits to some patterns, the first `number` of `indices`."""
 
     indices: Int32[Array, " n"]
     number: Int32[Array, ""]

@@ -36,13 +36,9 @@ LOSSES = ("hinge", "squared_hinge")
 class Problem(NamedTuple):
     """The properties of the patterns that a state holds.
 
-    Attributes:
-      squares: `||z_i||^2`, shape `(n,)`.
-      weight: the weights of the examples, `v`, shape `(n,)`, or None.
-      constant: `rho`, or None for a model without a bias.
-      kernel: the kernel in place of inner products, or None.
-      digest: a digest of `y`.
-      num_features: d; not a leaf.
+    `squares` are `||z_i||^2`, `weight` is `v`, and `constant` is `rho`, or None for a
+    model without a bias; `kernel` takes the place of inner products, and `digest` is
+    that of `y`.
     """
 
     squares: Vector
