@@ -334,11 +334,22 @@ def test_a_kernel_of_ones_own(tmp_path, kernel, suffix):
     np.testing.assert_allclose(scores(path, X), expected, atol=1e-5)
 
 
+class Looped(Own):
+    """A kernel of one row after another."""
+
+    def gram(self, X, Z, X_squares=None, Z_squares=None):
+        return jax.lax.map(lambda x: Z @ x, X)
+
+
 def test_what_onnx_lacks_is_stablehlo(tmp_path):
-    for kernel in (Summed(), bj.Normalized(bj.RBF(1.0) + Summed())):
+    for kernel, lacks in (
+        (Summed(), "cumsum"),
+        (bj.Normalized(bj.RBF(1.0) + Summed()), "cumsum"),
+        (Looped(), "scan"),
+    ):
         with pytest.raises(
             ValueError,
-            match=r"^export: kernel must be made of .*got cumsum; .*stablehlo",
+            match=rf"^export: kernel must be made of .*got {lacks}; .*stablehlo",
         ):
             bj.export(tmp_path / "model.onnx", kernel_model(kernel))
     bj.export(tmp_path / "model.stablehlo", kernel_model(Summed()))

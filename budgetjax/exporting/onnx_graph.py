@@ -5,11 +5,13 @@ which needs no code per kernel.
 """
 
 import json
-from typing import Any
+from collections.abc import Mapping
+from types import ModuleType
+from typing import Any, cast
 
-import jax.extend.core
 import numpy as np
-from jax.typing import DTypeLike
+from jax.extend.core import JaxprEqn, Literal, Var
+from jax.typing import ArrayLike, DTypeLike
 
 from budgetjax import _checks
 from budgetjax._errors import ArgumentError
@@ -27,6 +29,8 @@ ELEMENTWISE = {
     **{"eq": "Equal", "and": "And", "or": "Or", "not": "Not"},
     **{"copy": "Identity", "stop_gradient": "Identity"},
 }
+# Operations that call a program, once.
+CALLS = ("jit", "pjit", "closed_call", "custom_jvp_call", "custom_vjp_call")
 REDUCTIONS = {"sum": "ReduceSum", "max": "ReduceMax", "min": "ReduceMin"}
 # The length of an axis, or the name of the first: the number of rows is unknown.
 ROWS = "rows"
@@ -78,7 +82,7 @@ class Graph:
     such an array as large as the program has it.
     """
 
-    def __init__(self, onnx: Any):
+    def __init__(self, onnx: ModuleType):
         self.onnx, self.nodes, self.constants = onnx, [], []
         self.shapes: dict[str, Shape] = {}
 
@@ -89,7 +93,7 @@ class Graph:
         self.nodes.append(node)
         return names[0]
 
-    def constant(self, value: Any) -> str:
+    def constant(self, value: ArrayLike) -> str:
         """Adds an array in its own dtype."""
         value, name = np.asarray(value, order="C"), f"constant_{len(self.constants)}"
         self.constants.append(self.onnx.numpy_helper.from_array(value, name))
@@ -144,8 +148,8 @@ class Graph:
         names = dict(zip(jaxpr.invars, inputs, strict=True))
         names |= zip(jaxpr.constvars, map(self.constant, program.consts), strict=True)
 
-        def read(variable: Any) -> str:
-            is_literal = isinstance(variable, jax.extend.core.Literal)
+        def read(variable: Var | Literal) -> str:
+            is_literal = isinstance(variable, Literal)
             return self.constant(variable.val) if is_literal else names[variable]
 
         for name, variable in zip(inputs, jaxpr.invars, strict=True):
@@ -156,13 +160,13 @@ class Graph:
         found = zip(map(read, jaxpr.outvars), jaxpr.outvars, strict=True)
         return [self.full(name, _shape(variable.aval)) for name, variable in found]
 
-    def equation(self, equation: Any, given: list[str]) -> list[str]:
+    def equation(self, equation: JaxprEqn, given: list[str]) -> list[str]:
         """The names of the results of an operation of JAX."""
         params, (out, *_) = equation.params, equation.outvars
-        inner = params.get("jaxpr", params.get("call_jaxpr"))
-        if inner is not None:
-            return self.translate(inner, given)
-        kind, shape = equation.primitive.name, _shape(out.aval)
+        kind, aval = equation.primitive.name, cast(Any, out.aval)
+        if kind in CALLS:
+            return self.translate(params.get("jaxpr", params.get("call_jaxpr")), given)
+        shape = _shape(aval)
         name = self.elementwise(kind, params, given)
         if name is not None:
             self.shapes[name] = _broadcast([self.shapes[one] for one in given])
@@ -175,11 +179,13 @@ class Graph:
         else:
             whole = zip(given, equation.invars, strict=True)
             whole = [self.full(one, _shape(variable.aval)) for one, variable in whole]
-            name = self.structural(kind, params, whole, shape, out.aval.dtype)
+            name = self.structural(kind, params, whole, shape, aval.dtype)
             self.shapes[name] = shape
         return [name]
 
-    def elementwise(self, kind: str, params: Any, given: list[str]) -> str | None:
+    def elementwise(
+        self, kind: str, params: Mapping[str, Any], given: list[str]
+    ) -> str | None:
         """An operation on one number of each array; None for any other."""
         if kind in ELEMENTWISE:
             return self.add(ELEMENTWISE[kind], *given)
@@ -204,7 +210,12 @@ class Graph:
         return None
 
     def structural(
-        self, kind: str, params: Any, given: list[str], shape: Shape, dtype: DTypeLike
+        self,
+        kind: str,
+        params: Mapping[str, Any],
+        given: list[str],
+        shape: Shape,
+        dtype: DTypeLike,
     ) -> str:
         """An operation on whole arrays."""
         before, _, reduced = kind.partition("reduce_")
@@ -241,7 +252,7 @@ class Graph:
         raise ArgumentError("kernel", wanted, f"{kind}; a file NAME.stablehlo has any")
 
 
-def _is_product(params: Any, shape: Shape) -> bool:
+def _is_product(params: Mapping[str, Any], shape: Shape) -> bool:
     """Whether this is a product of two matrices, either of them transposed or not."""
     _, batch = params["dimension_numbers"]
     return len(shape) == 2 and batch == ((), ())
