@@ -61,9 +61,8 @@ def check_algorithm(algorithm: Any, state: Any) -> None:
     """
     wanted = getattr(algorithm, "name", None)
     if not isinstance(wanted, str) or not callable(getattr(algorithm, "init", None)):
-        raise ArgumentError(
-            "algorithm", "be one such as budgetjax.pegasos", kind_name(algorithm)
-        )
+        wanted = "be one such as budgetjax.pegasos"
+        raise ArgumentError("algorithm", wanted, kind_name(algorithm))
     if wanted and getattr(state, "algorithm", None) != Name(wanted):
         raise ArgumentError("state", f"be of {wanted}", kind_name(state))
 
@@ -90,24 +89,19 @@ def is_traced(tree: object) -> bool:
 def check_not_traced(*arguments: object) -> None:
     """Raises if arguments of a function that needs their values are traced."""
     if is_traced(arguments):
-        raise ArgumentError(
-            "arguments",
-            "have values, as it runs on the host",
-            "traced ones; call it outside jax.jit, jax.vmap and "
-            "jax.grad, which take run, step, predict, decision_function, "
-            "probabilities, support and average_iterates, and init, step "
-            "and objective of a solver",
+        got = (
+            "traced ones; call it outside jax.jit, jax.vmap and jax.grad, which take "
+            "run, step, predict, decision_function, probabilities, support and "
+            "average_iterates, and init, step and objective of a solver"
         )
+        raise ArgumentError("arguments", "have values, as it runs on the host", got)
 
 
 def check_invertible_dtype(dtype: DTypeLike) -> None:
     """Raises if a kernel matrix cannot be inverted in this dtype."""
     if jnp.finfo(dtype).eps > 1e-6:
-        raise ArgumentError(
-            "dtype",
-            "be float32 or float64, because a kernel matrix is inverted",
-            np.dtype(dtype),
-        )
+        wanted = "be float32 or float64, because a kernel matrix is inverted"
+        raise ArgumentError("dtype", wanted, np.dtype(dtype))
 
 
 def value_text(value: object) -> str:
@@ -123,19 +117,15 @@ def value_text(value: object) -> str:
 
 def array(name: str, value: object) -> jax.Array | np.ndarray:
     """`value` as an array of real numbers, traced or not; raises otherwise."""
+    kind = type(value).__name__
     if hasattr(value, "tocsr"):
-        raise ArgumentError(
-            name,
-            "be a dense array",
-            f"a sparse {type(value).__name__}; {name}.toarray() makes one",
-        )
+        got = f"a sparse {kind}; {name}.toarray() makes one"
+        raise ArgumentError(name, "be a dense array", got)
     if not isinstance(value, jax.Array | np.ndarray):
         try:
             value = np.asarray(value)
         except ValueError as error:
-            raise ArgumentError(
-                name, "be an array", f"a ragged {type(value).__name__}"
-            ) from error
+            raise ArgumentError(name, "be an array", f"a ragged {kind}") from error
     if not any(
         jnp.issubdtype(value.dtype, kind) for kind in (jnp.floating, jnp.integer, bool)
     ):
@@ -153,11 +143,8 @@ def csr_matrix(name: str, X: Any) -> Any:
     if not np.all(good):
         place = int(np.argmin(good))
         row = int(np.searchsorted(X.indptr, place, side="right")) - 1
-        raise ArgumentError(
-            name,
-            "be finite",
-            f"{X.data[place]} in row {row}, column {X.indices[place]}",
-        )
+        got = f"{X.data[place]} in row {row}, column {X.indices[place]}"
+        raise ArgumentError(name, "be finite", got)
     return X
 
 
@@ -170,33 +157,42 @@ def check_finite(
 
     `first_row` is the number of the first row, and `names` are those of the columns.
     """
-    if isinstance(X, Tracer):
-        return
-    if isinstance(X, np.ndarray):
-        with np.errstate(over="ignore", invalid="ignore"):
-            if np.isfinite(np.sum(X)):
-                return
-        row = int(np.argmin(np.append(np.all(np.isfinite(X), axis=-1), False)))
-    else:
-        # Data closed over by an outer `jit` have values too.
-        with jax.ensure_compile_time_eval():
-            row = int(first_bad_row(X))
+    row = X.shape[0] if isinstance(X, Tracer) else first_bad_row(X)
     if row < X.shape[0]:
         column = int(np.argmin(np.isfinite(np.asarray(X[row]))))
         shown = column if names is None else repr(names[column])
-        raise ArgumentError(
-            "X",
-            "be finite",
-            f"{float(X[row, column])} in row {first_row + row}, column {shown}",
-        )
+        got = f"{float(X[row, column])} in row {first_row + row}, column {shown}"
+        raise ArgumentError("X", "be finite", got)
+
+
+def first_bad_row(X: jax.Array | np.ndarray) -> int:
+    """The first row with a value that is not finite, or n.
+
+    NumPy reads an array in the memory of the host without a copy, and no program has to
+    be compiled for its shape.
+    """
+    if isinstance(X, jax.Array) and not _on_host(X):
+        # Data closed over by an outer `jit` have values too.
+        with jax.ensure_compile_time_eval():
+            return int(_first_bad_row(X))
+    rows = np.asarray(X)
+    # A sum is finite only if all its terms are, and needs no other array.
+    with np.errstate(over="ignore", invalid="ignore"):
+        if np.isfinite(np.sum(rows)):
+            return len(rows)
+    good = np.isfinite(rows).reshape(len(rows), -1).all(axis=1)
+    return int(np.argmin(np.append(good, False)))
+
+
+def _on_host(X: jax.Array) -> bool:
+    """Whether an array lies whole on one CPU."""
+    return len(X.devices()) == 1 and next(iter(X.devices())).platform == "cpu"
 
 
 @jax.jit
-def first_bad_row(X: jax.Array) -> jax.Array:
-    """The first row with a value that is not finite, or n."""
+def _first_bad_row(X: jax.Array) -> jax.Array:
     rows = jnp.arange(X.shape[0])
-    # A sum is finite only if all its terms are, and reads X once.
-    bad = ~jnp.isfinite(jnp.sum(X * 0, axis=1))
+    bad = ~jnp.isfinite(jnp.sum(X * 0, axis=range(1, X.ndim)))
     return jnp.min(jnp.where(bad, rows, X.shape[0]), initial=X.shape[0])
 
 
@@ -218,11 +214,8 @@ def scalar_integer(name: str, value: Value) -> Value:
     number = value if isinstance(value, jax.Array) else np.asarray(value)
     if number.shape != () or not jnp.issubdtype(number.dtype, jnp.integer):
         kind = f"{number.dtype}{list(number.shape)}"
-        raise ArgumentError(
-            name,
-            "be an integer scalar",
-            kind if isinstance(value, Tracer) else value_text(value),
-        )
+        got = kind if isinstance(value, Tracer) else value_text(value)
+        raise ArgumentError(name, "be an integer scalar", got)
     known = concrete(value)
     limits = np.iinfo(np.int32)
     if known is not None and not limits.min <= known <= limits.max:
@@ -335,43 +328,35 @@ def host_memory() -> float:
 def check_memory(capacity: int, arrays: object, models: int = 1) -> None:
     """Raises if arrays for the slots of models are larger than the memory.
 
-    Args:
-      capacity: slots of the support set.
-      arrays: a tree of `jax.ShapeDtypeStruct`, or of anything with a shape and a dtype.
-      models: the number of models with such arrays.
+    `arrays` is a tree of `jax.ShapeDtypeStruct`, or of anything with shape and dtype.
     """
     leaves = jax.tree.leaves(arrays)
-    of_model = sum(leaf.dtype.itemsize * math.prod(leaf.shape) for leaf in leaves)
-    needed = models * of_model
+    numbers = [leaf.dtype.itemsize * math.prod(leaf.shape) for leaf in leaves]
+    needed = models * sum(numbers)
     # Asking the system takes longer than making small arrays.
     if needed > CHECK_FROM_BYTES and needed > (available := memory()):
         largest = max(leaves, key=lambda leaf: math.prod(leaf.shape))
         many = f" in each of {models:,} models" if models > 1 else ""
-        raise ArgumentError(
-            "budget",
-            f"be one whose arrays fit into memory, {available / 2**30:,.1f} GiB",
-            f"{capacity:,}{many}, with {needed / 2**30:,.1f} GiB of "
-            f"arrays, the largest of shape {largest.shape}",
+        wanted = f"be one whose arrays fit into memory, {available / 2**30:,.1f} GiB"
+        got = (
+            f"{capacity:,}{many}, with {needed / 2**30:,.1f} GiB of arrays, the "
+            f"largest of shape {largest.shape}"
         )
+        raise ArgumentError("budget", wanted, got)
 
 
 def float_dtype(dtype: DTypeLike) -> np.dtype:
     """`dtype`, after checks that it is a float that JAX has enabled."""
     try:
-        wanted = np.dtype(dtype) if dtype is not None else None
+        known = None if dtype is None else np.dtype(dtype)
     except TypeError:
-        wanted = None
-    if wanted is None:
-        raise ArgumentError("dtype", "be a float type", f"{dtype!r}")
-    if not jnp.issubdtype(wanted, jnp.floating):
-        raise ArgumentError("dtype", "be a float type", wanted)
-    if wanted == np.float64 and not jax.config.read("jax_enable_x64"):
-        raise ArgumentError(
-            "dtype",
-            "be float32 without jax.config.update('jax_enable_x64', True)",
-            "float64 and x64 switched off",
-        )
-    return wanted
+        known = None
+    if known is None or not jnp.issubdtype(known, jnp.floating):
+        raise ArgumentError("dtype", "be a float type", known or repr(dtype))
+    if known == np.float64 and not jax.config.read("jax_enable_x64"):
+        wanted = "be float32 without jax.config.update('jax_enable_x64', True)"
+        raise ArgumentError("dtype", wanted, "float64 and x64 switched off")
+    return known
 
 
 def as_leaf(
@@ -384,11 +369,8 @@ def as_leaf(
     if check is not None:
         check(name, value)
     if np.shape(value) != ():
-        raise ArgumentError(
-            name,
-            "be a scalar",
-            f"shape {np.shape(value)}; sweep values by jax.vmap over init",
-        )
+        got = f"shape {np.shape(value)}; sweep values by jax.vmap over init"
+        raise ArgumentError(name, "be a scalar", got)
     return as_leaves(name, value, dtype)
 
 
@@ -401,9 +383,8 @@ def as_leaves(name: str, value: ArrayLike, dtype: DTypeLike) -> jax.Array:
         # XLA may treat a subnormal number as 0.
         lost = (known != 0) & (np.abs(cast) < jnp.finfo(dtype).tiny)
         if not np.all(np.isfinite(cast) & ~lost):
-            raise ArgumentError(
-                name, f"be in the range of {np.dtype(dtype)}", value_text(value)
-            )
+            wanted = f"be in the range of {np.dtype(dtype)}"
+            raise ArgumentError(name, wanted, value_text(value))
         return to_device(cast, dtype)
     # A copy, since a state may be donated and the caller keeps `value`.
     return jnp.array(value, dtype)

@@ -21,17 +21,13 @@ NO_USER = (str(pathlib.Path(__file__).parent), contextlib.__file__, "<@beartype"
 
 
 class Named(Exception):
-    """A base of errors to which callers add where it happened.
+    """A base of errors to which callers add where it happened."""
 
-    Attributes:
-      function: the name of the public function, or of the file that was read.
-      place: the part of the input, such as a batch; empty for all of it.
-      advice: what helps, in arguments of functions; a door with other words translates
-        it.
-    """
-
+    # The name of the public function, or of the file that was read.
     function: str = ""
+    # The part of the input, such as a batch; empty for all of it.
     place: str = ""
+    # What helps, in arguments of functions; a door with other words translates it.
     advice: str = ""
 
     def advised(self: Kind, advice: str) -> Kind:
@@ -53,13 +49,7 @@ class InputError(Named, ValueError):
 
 
 class ArgumentError(InputError):
-    """An argument that a function cannot take.
-
-    Attributes:
-      argument: its name.
-      expected: what it must be, as it follows "must".
-      got: what it is.
-    """
+    """An argument that a function cannot take: what it must be, and what it is."""
 
     def __init__(self, argument: str, expected: str, got: Any, function: str = ""):
         super().__init__(argument, expected, got, function)

@@ -62,21 +62,19 @@ def _lines(
 ) -> Callable[..., object]:
     """A `report` that writes a line from time to time."""
     done, last_done, last = 0, 0, 0.0
+    of = "" if total is None else f" of {total:,}"
 
     def report(text: str, count: int = 1) -> None:
-        nonlocal done, last_done, last, every
+        nonlocal done, last_done, last
         done, now = done + count, time.monotonic()
         if last and now - last < every:
             return
         if last:
-            of = "" if total is None else f" of {total:,}"
             rate = (done - last_done) / (now - last)
             line = f"{name}: {done:,}{of} {unit}, {rate:,.4g} {unit}/s, {text}"
-            try:
+            # The reader of the lines may be gone; the work continues.
+            with contextlib.suppress(BrokenPipeError):
                 print(line.rstrip(", "), file=sys.stderr, flush=True)
-            except BrokenPipeError:
-                # The reader of the lines is gone; the work continues.
-                every = float("inf")
         last_done, last = done, now
 
     return report

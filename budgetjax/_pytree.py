@@ -23,6 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 from jax.tree_util import Partial
+from jax.typing import DTypeLike
 from jaxtyping import Array, Bool, Float, Integer
 
 from budgetjax._errors import ArgumentError, names_errors
@@ -42,11 +43,8 @@ def record(kind: Class) -> Class:
     """
     known = records.get(kind.__name__, kind)
     if (known.__module__, known.__qualname__) != (kind.__module__, kind.__qualname__):
-        raise ArgumentError(
-            f"the name {kind.__name__!r}",
-            "be free",
-            f"that of a class in {known.__module__}",
-        )
+        got = f"that of a class in {known.__module__}"
+        raise ArgumentError(f"the name {kind.__name__!r}", "be free", got)
     # A module that is executed again defines its classes again.
     records[kind.__name__] = kind
     return kind
@@ -86,10 +84,8 @@ def value_repr(value: Any) -> str:
     if isinstance(value, jax.Array | jax.ShapeDtypeStruct | np.ndarray | np.generic):
         return _array(value)
     if isinstance(value, Partial):
-        name = getattr(value.func, "__name__", repr(value.func))
-        return (
-            f"{name}({', '.join(map(value_repr, value.args))})" if value.args else name
-        )
+        arguments = f"({', '.join(map(value_repr, value.args))})" if value.args else ""
+        return getattr(value.func, "__name__", repr(value.func)) + arguments
     if isinstance(value, Counter) and all(map(_has_values, value)):
         return value_repr(value.number)
     if is_named_tuple(type(value)):
@@ -203,9 +199,6 @@ def leaf(check: Check, *, default: Any = dataclasses.MISSING) -> Any:
 class Parameters:
     """A base class that makes subclasses frozen dataclasses with fields as leaves.
 
-    Leaves can be traced, swept by `jax.vmap` and differentiated; the class is part of
-    the tree's structure. `dataclasses.replace` changes a field.
-
     JAX rebuilds a tree from any leaves, such as tracers and axis numbers, without the
     checks of `__post_init__`, which run only when a user constructs an object.
     """
@@ -223,10 +216,9 @@ class Parameters:
         names = [field.name for field in fields if field.name not in fixed]
 
         def flatten(value):
-            leaves = [
-                (jax.tree_util.GetAttrKey(name), getattr(value, name)) for name in names
-            ]
-            return leaves, tuple(getattr(value, name) for name in fixed)
+            fields, key = vars(value), jax.tree_util.GetAttrKey
+            leaves = [(key(name), fields[name]) for name in names]
+            return leaves, tuple(fields[name] for name in fixed)
 
         jax.tree_util.register_pytree_with_keys(
             cls,
@@ -299,7 +291,7 @@ class Counter(NamedTuple):
         high, low = (np.asarray(word, np.int64) for word in (self.high, self.low))
         return high * UNIT + low
 
-    def real(self, dtype) -> Float[Array, "*models"]:
+    def real(self, dtype: DTypeLike) -> Float[Array, "*models"]:
         """The value as a float, computed in at least 32 bits."""
         wide = np.promote_types(dtype, jnp.float32)
         high, low = self.high.astype(wide), self.low.astype(wide)
@@ -333,9 +325,6 @@ class Counter(NamedTuple):
         return float(np.asarray(self))
 
     def __repr__(self) -> str:
-        return value_repr(self)
-
-    def __str__(self) -> str:
         return value_repr(self)
 
     def __format__(self, spec: str) -> str:

@@ -239,43 +239,6 @@ Model = State | KernelModel | LinearModel | Labelled | Holder
 KINDS = (Labelled, KernelModel, LinearModel, State)
 
 
-class _Expansion(NamedTuple):
-    """What a state and a `KernelModel` have in common; None for what one lacks."""
-
-    kernel: Kernel
-    vectors: Array
-    squares: Array | None
-    coefficients_and_sums: Array
-    scale: Array | None
-    bias: Array | None
-    num_columns: int
-    inverse_link: Name
-
-
-def _parts(model: Model) -> _Expansion | LinearModel | None:
-    """The parts of the model inside, whatever its kind; None for another object."""
-    model = unwrap(model)
-    if isinstance(model, LinearModel):
-        return model
-    if isinstance(model, KernelModel):
-        kernel, vectors, coefficients, bias, link = model
-        columns = (*coefficients.shape, 1)[1]
-        return _Expansion(
-            kernel, vectors, None, coefficients, None, bias, columns, link
-        )
-    if not isinstance(model, State):
-        return None
-    expansion = model.expansion
-    vectors, squares = expansion.vectors, expansion.squares
-    terms = expansion.coefficients_and_sums
-    # A learner without a loss of the user's choice learns labels.
-    link = losses.traits(getattr(model, "loss", losses.hinge)).link
-    return _Expansion(
-        *(model.kernel, vectors, squares, terms, expansion.scale, None),
-        *(expansion.num_columns, link),
-    )
-
-
 def unwrap_labelled(model: Any) -> Any:
     """The `Labelled` inside, or the innermost model."""
     while not isinstance(model, KINDS) and isinstance(model, Holder):
@@ -294,13 +257,10 @@ def unwrap(model: Any) -> Any:
 
 def rewrap(model: Given, new: Any) -> Given:
     """The model with another state or model inside."""
+    holder: Any = model
     if not isinstance(model, Holder):
         return new
-    return _replace_model(model, rewrap(model.model, new))
-
-
-def _replace_model(holder: Any, model: Any) -> Any:
-    return holder._replace(model=model)
+    return holder._replace(model=rewrap(model.model, new))
 
 
 def as_labelled(model: Any) -> Labelled:
@@ -325,7 +285,8 @@ def _with_labels(model: Given, **changes: Any) -> Given | Labelled:
     if isinstance(model, Labelled):
         return model._replace(**changes)
     if isinstance(model, Holder) and isinstance(model.model, Labelled):
-        return _replace_model(model, model.model._replace(**changes))
+        holder: Any = model
+        return holder._replace(model=model.model._replace(**changes))
     return Labelled(model)._replace(**changes)
 
 
@@ -339,8 +300,13 @@ def map_parts(
 
 def inverse_link(model: Model) -> Name:
     """The meaning of the scores of a model, which a learner takes from its loss."""
-    parts = _parts(model)
-    return losses.LABELS if parts is None else parts.inverse_link
+    single = unwrap(model)
+    if isinstance(single, KernelModel | LinearModel):
+        return single.inverse_link
+    # A learner without a loss of the user's choice learns labels.
+    if not isinstance(single, State):
+        return losses.LABELS
+    return losses.traits(getattr(single, "loss", losses.hinge)).link
 
 
 def approximate_link(model: Model) -> Name:
@@ -356,40 +322,43 @@ def is_regressor(model: Model) -> bool:
 
 def num_columns(model: Model) -> int:
     """The number of columns of the scores of a single model."""
-    parts = _parts(model)
-    return parts.num_columns if isinstance(parts, _Expansion) else 1
+    single = unwrap(model)
+    if isinstance(single, KernelModel):
+        return (*single.coefficients.shape, 1)[1]
+    return single.expansion.num_columns if isinstance(single, State) else 1
 
 
 def num_features(model: Model) -> int:
     """The number of features of a single model, or of raw columns of a `Labelled`."""
-    model = unwrap_labelled(model)
-    if isinstance(model, Labelled) and isinstance(model.scaling, Encoding):
-        return model.scaling.num_columns
-    parts = _parts(model)
-    if parts is None:
-        raise ArgumentError(
-            "model",
-            "be the state of an online algorithm, or a model of a solver",
-            _checks.kind_name(unwrap(model)),
-        )
-    if isinstance(parts, LinearModel):
-        return len(parts.weights)
-    if isinstance(parts.kernel, Mapped) and parts.kernel.mapped_vectors:
-        return parts.kernel.matrix.shape[0]
-    if parts.vectors.ndim != 2:
-        raise ArgumentError(
-            "model",
-            "be a single one",
-            f"a stack of shape {parts.vectors.shape[:-2]}; use jax.vmap",
-        )
-    return parts.vectors.shape[1]
+    whole, single = unwrap_labelled(model), unwrap(model)
+    if isinstance(whole, Labelled) and isinstance(whole.scaling, Encoding):
+        return whole.scaling.num_columns
+    if not isinstance(single, KernelModel | LinearModel | State):
+        wanted = "be the state of an online algorithm, or a model of a solver"
+        raise ArgumentError("model", wanted, _checks.kind_name(single))
+    if isinstance(single, LinearModel):
+        return len(single.weights)
+    if isinstance(single.kernel, Mapped) and single.kernel.mapped_vectors:
+        return single.kernel.matrix.shape[0]
+    shape = _rows(single).shape
+    if len(shape) != 2:
+        got = f"a stack of shape {shape[:-2]}; use jax.vmap"
+        raise ArgumentError("model", "be a single one", got)
+    return shape[1]
 
 
 def dtype_of(model: Model) -> np.dtype:
     """The dtype of a model's rows."""
-    parts = _parts(model)
-    assert parts is not None, "refused before"
-    return (parts.weights if isinstance(parts, LinearModel) else parts.vectors).dtype
+    return _rows(unwrap(model)).dtype
+
+
+def _rows(single: Any) -> Array:
+    """The support vectors of a single model, or the weights of a linear one."""
+    if isinstance(single, KernelModel):
+        return single.vectors
+    return (
+        single.weights if isinstance(single, LinearModel) else single.expansion.vectors
+    )
 
 
 def target_shape(model: Model) -> tuple[int, ...]:
@@ -444,11 +413,8 @@ def support(model: Model) -> Support:
     if isinstance(model, Labelled):
         return _raw_support(model, support(model.model))
     if is_compact(model):
-        raise ArgumentError(
-            "model",
-            "have support vectors in the space of the examples",
-            "a compact one, which has them mapped",
-        )
+        wanted = "have support vectors in the space of the examples"
+        raise ArgumentError("model", wanted, "a compact one, which has them mapped")
     if isinstance(model, KernelModel):
         coefficients = model.coefficients.reshape(-1, num_columns(model))
         return Support(model.vectors, coefficients, jnp.ones(len(coefficients), bool))
@@ -591,17 +557,13 @@ def fold_map(model: Given) -> Given:
         single = single._replace(expansion=expansion, kernel=kernel.kernel)
     folds = folds.astype(np.asarray(kernel.matrix).dtype)
     whole: Any = rewrap(whole, single)._replace(scaling=codes._replace(map=folds))
-    return whole if isinstance(model, Labelled) else _replace_model(model, whole)
+    return (
+        whole if isinstance(model, Labelled) else cast(Any, model)._replace(model=whole)
+    )
 
 
 def encode_targets(model: Labelled, y: ArrayLike, first_row: int = 0) -> np.ndarray:
-    """Targets in the form that the model inside takes.
-
-    `first_row` is the number of the first row, for error messages.
-
-    Raises:
-      ValueError: if a target is not a label of the model.
-    """
+    """Targets in the form of the model inside; messages count from `first_row`."""
     y = np.asarray(y)
     if model.classes is None:
         if not np.any(model.intercept) and np.all(model.unit == 1):
@@ -622,16 +584,13 @@ def encode_labels_and_weights(
     if known is None:
         raise ArgumentError("model", "be a classifier", "a regressor")
     if y.shape != expected:
-        raise ArgumentError(
-            "y", f"have shape {expected}, one label per row of X", y.shape
-        )
+        wanted = f"have shape {expected}, one label per row of X"
+        raise ArgumentError("y", wanted, y.shape)
     weights = np.ones(num_rows) if weight is None else np.asarray(weight, np.float64)
     if weights.shape != expected or not np.all((weights >= 0) & np.isfinite(weights)):
-        raise ArgumentError(
-            "weight",
-            f"be finite and at least 0, of shape {expected}, one per row of X",
-            f"{weights.tolist()[:3]} of shape {weights.shape}",
-        )
+        wanted = f"be finite and at least 0, of shape {expected}, one per row of X"
+        got = f"{weights.tolist()[:3]} of shape {weights.shape}"
+        raise ArgumentError("weight", wanted, got)
     return labels.encode_labels(known, y), weights
 
 
@@ -667,18 +626,18 @@ def score_rows(model: Model, X: RawRows, first_row: int = 0) -> Scores:
     model, features = unwrap_labelled(model), num_features(model)
     if isinstance(model, Labelled):
         return _score_raw_rows(model, X)
-    parts = _parts(model)
-    assert parts is not None, "refused by num_features"
-    if isinstance(parts, LinearModel):
-        return scoring.linear_scores(parts.weights, parts.bias, X, first_row)
-    rows = raw_rows.cast_rows(X, features, parts.vectors.dtype)
-    vectors, terms = parts.vectors, parts.coefficients_and_sums
+    if isinstance(model, LinearModel):
+        return scoring.linear_scores(model.weights, model.bias, X, first_row)
+    rows = raw_rows.cast_rows(X, features, dtype_of(model))
     if isinstance(model, KernelModel):
-        vectors, terms = scoring.pad_vectors(vectors, terms)
-    scores, finite = scoring.kernel_scores(
-        *(parts.kernel, vectors, parts.squares, terms, parts.scale, parts.bias, rows),
-        parts.num_columns,
-    )
+        vectors, terms = scoring.pad_vectors(model.vectors, model.coefficients)
+        parts = vectors, None, terms, None, model.bias
+    else:
+        assert isinstance(model, State), "refused by num_features"
+        own = model.expansion
+        parts = own.vectors, own.squares, own.coefficients_and_sums, own.scale, None
+    columns = num_columns(model)
+    scores, finite = scoring.kernel_scores(model.kernel, *parts, rows, columns)
     if not isinstance(finite, Tracer) and not finite:
         _checks.check_finite(rows, first_row)
     return scores
@@ -716,11 +675,9 @@ def _score_traced(model: Labelled, X: RawRows) -> Scores:
         rows = _checks.array("X", X)
         X, model = encoding.encode(model.scaling, rows), model._replace(scaling=None)
     if model.scaling is not None or type(model.model) is tuple:
-        raise ArgumentError(
-            "rows",
-            "have values where a model scales them, or is of several solvers",
-            "traced ones; budgetjax.export makes a program",
-        )
+        wanted = "have values where a model scales them, or is of several solvers"
+        got = "traced ones; budgetjax.export makes a program"
+        raise ArgumentError("rows", wanted, got)
     scores = score_rows(model.model, X)
     shift = jnp.asarray(model.intercept, scores.dtype)
     return scores + jnp.broadcast_to(shift, scores.shape[1:])[None]

@@ -69,6 +69,7 @@ SOME_ROWS, SOME_VALUES, SOME_COLUMNS = 300, 33, 6
 LARGEST_DOT = 60
 
 
+@names_errors("progressive_error")
 def progressive_error(
     scores: ArrayLike, y: ArrayLike, *, regression: bool = False
 ) -> tuple[Integer[np.ndarray, " points"], Float[np.ndarray, " points"]]:
@@ -92,12 +93,8 @@ def progressive_error(
     scores, y = np.asarray(scores), np.asarray(y)
     n = len(scores)
     if len(y) != n or n == 0:
-        raise ArgumentError(
-            "scores and y",
-            "have the same number of rows, at least 1",
-            f"{n} and {len(y)}",
-            "progressive_error",
-        )
+        wanted = "have the same number of rows, at least 1"
+        raise ArgumentError("scores and y", wanted, f"{n} and {len(y)}")
     if regression:
         # A single target per row serves all outputs.
         wrong = np.square(scores.reshape(n, -1) - y.reshape(n, -1)).mean(axis=1)
@@ -145,10 +142,8 @@ def learning_curves(
         rows, errors = np.asarray(rows), np.asarray(errors)
         values = np.sqrt(errors) if regression else 100 * errors
         highest = max(highest, float(np.max(values)))
-        marker = "o" if len(values) < 10 else ""
-        axes.plot(
-            rows, values, marker=marker, markersize=4, label=name, **_line_style(i)
-        )
+        style = {"marker": "o" if len(values) < 10 else "", "markersize": 4}
+        axes.plot(rows, values, label=name, **style, **_line_style(i))
         if len(curves) == 1:
             last = f"{values[-1]:.4g}" if regression else f"{values[-1]:.2f}%"
             above = {"xytext": (0, 7), "textcoords": "offset points", "ha": "right"}
@@ -210,23 +205,22 @@ def decision_regions(
     if not len(shown) and (scaling := models.as_labelled(model).scaling) is not None:
         shown = scaling.undone(np.array([[-2.5, -2.5], [2.5, 2.5]]))
     if not len(shown):
-        raise ArgumentError(
-            "X", "say where to draw for a model without support vectors", "None"
-        )
+        wanted = "say where to draw for a model without support vectors"
+        raise ArgumentError("X", wanted, "None")
     axes = _axes(axes)
     first, second = _grid_around(shown)
     classes = models.class_labels(model)
     if classes is None:
-        _draw_values(axes, model, first, second)
+        values = _on_grid(models.predict, model, first, second)
+        image = axes.contourf(first, second, values, levels=12, cmap="cividis")
+        axes.figure.colorbar(image, ax=axes, label="predicted")
     else:
         _draw_regions(axes, model, first, second, classes.tolist())
     if len(rows):
-        codes = (
-            None
-            if classes is None or y is None
-            else label_indices(classes, np.asarray(y))
-        )
-        colors = "0.55" if codes is None else [_color(code) for code in codes.tolist()]
+        colors = "0.55"
+        if classes is not None and y is not None:
+            codes = label_indices(classes, np.asarray(y))
+            colors = [_color(code) for code in codes.tolist()]
         axes.scatter(*rows.T, s=5, c=colors, linewidths=0, alpha=0.7, zorder=2)
     largest = sizes.max(initial=1e-30)
     areas = 4 + LARGEST_DOT * sizes / largest
@@ -402,27 +396,20 @@ def sweep(
         if name not in columns:
             raise ArgumentError("table", f"have a column {name!r}", ", ".join(columns))
     axes = _axes(axes)
-    across = sorted(set(columns[x]))
-    upwards = [None] if y is None else sorted(set(columns[y]))
-    least = np.full((len(upwards), len(across)), np.inf)
-    ups = [None] * len(table.rows) if y is None else columns[y]
-    for right, up, number in zip(columns[x], ups, columns[value], strict=True):
-        cell = upwards.index(up), across.index(right)
-        least[cell] = np.fmin(least[cell], number)
+    across, right = np.unique(columns[x], return_inverse=True)
+    upwards, up = np.unique(columns[y or x], return_inverse=True)
+    up = np.zeros_like(right) if y is None else up
+    least = np.full((1 if y is None else len(upwards), len(across)), np.nan)
+    np.fmin.at(least, (up, right), np.asarray(columns[value], float))
     least[np.isinf(least)] = np.nan
     axes.set_xlabel(x)
     i, j = np.unravel_index(int(np.nanargmin(least)), least.shape)
     if y is None:
         axes.plot(across, least[0], "o-", color=COLORS[0], markersize=4)
-        best: dict[str, Any] = {
-            "marker": "o",
-            "markersize": 9,
-            "fillstyle": "none",
-            "color": FRAME,
-        }
-        axes.plot(across[j], least[0, j], **best)
+        ring: dict[str, Any] = {"markersize": 9, "fillstyle": "none", "color": FRAME}
+        axes.plot(across[j], least[0, j], "o", **ring)
         axes.set_ylabel(value)
-        return _with_grid(_with_ticks(axes, across))
+        return _with_grid(_with_ticks(axes, across.tolist()))
     _draw_heat_map(axes, least, value)
     axes.set_xticks(range(len(across)), [f"{tick:g}" for tick in across])
     axes.set_yticks(range(len(upwards)), [f"{tick:g}" for tick in upwards])
@@ -464,13 +451,11 @@ def accuracy_by_budget(
     for i, (name, (sizes, accuracies)) in enumerate(curves.items()):
         sizes, percent = np.asarray(sizes), 100 * np.atleast_2d(accuracies)
         budgets |= set(sizes.tolist())
-        style: dict[str, Any] = {
-            "color": _color(i),
-            "marker": MARKERS[i % len(MARKERS)],
-        }
-        axes.plot(sizes, percent.mean(axis=0), label=name, markersize=4, **style)
+        color, marker = _color(i), MARKERS[i % len(MARKERS)]
+        style = {"color": color, "marker": marker, "markersize": 4}
+        axes.plot(sizes, percent.mean(axis=0), label=name, **style)
         if len(percent) > 1:
-            band = {"color": _color(i), "alpha": 0.2, "linewidth": 0}
+            band = {"color": color, "alpha": 0.2, "linewidth": 0}
             axes.fill_between(sizes, percent.min(axis=0), percent.max(axis=0), **band)
     for i, (name, accuracy) in enumerate((reference or {}).items()):
         dashes = DASHES[1 + i % (len(DASHES) - 1)]
@@ -502,12 +487,11 @@ def reliability_curve(
     """
     chances, y, classes = map(np.asarray, (probabilities, y, classes))
     if chances.shape != (len(y), len(classes)) or not 0 < bins <= len(y):
-        raise ArgumentError(
-            "probabilities",
-            f"have shape {(len(y), len(classes))}, one row per label and "
-            f"one column per class, and at least {bins} rows, one per bin",
-            chances.shape,
+        wanted = (
+            f"have shape {(len(y), len(classes))}, one row per label and one column "
+            f"per class, and at least {bins} rows, one per bin"
         )
+        raise ArgumentError("probabilities", wanted, chances.shape)
     largest = chances.max(axis=1)
     right = classes[chances.argmax(axis=1)] == y
     parts = np.array_split(np.argsort(largest, kind="stable"), bins)
@@ -535,9 +519,7 @@ def reliability(
     axes.plot([0, 1], [0, 1], color="0.7", linewidth=1, zorder=0)
     for i, (name, curve) in enumerate(curves.items()):
         axes.plot(*curve, marker="o", markersize=3, label=name, **_line_style(i))
-    lowest = min(
-        float(np.min(np.asarray(part))) for curve in curves.values() for part in curve
-    )
+    lowest = min(float(np.asarray(curve).min()) for curve in curves.values())
     axes.set(xlim=(lowest - 0.03, 1.01), ylim=(lowest - 0.03, 1.01))
     axes.set(aspect="equal", xlabel="probability of the predicted class")
     axes.set_ylabel("share of right predictions")
@@ -578,11 +560,8 @@ def support_images(
     height, width = shape
     features = models.num_features(model)
     if height * width != features:
-        raise ArgumentError(
-            "shape",
-            f"have one pixel per feature, {features} of them",
-            f"{height} x {width}",
-        )
+        wanted = f"have one pixel per feature, {features} of them"
+        raise ArgumentError("shape", wanted, f"{height} x {width}")
     vectors, coefficients = _active_rows(models.support(model))
     if vectors.shape[1] != features:
         got = f"vectors of {vectors.shape[1]} encoded features"
@@ -602,10 +581,10 @@ def support_images(
     # One empty pixel between two images; NaN is white.
     tile = (height + 1, width + 1)
     mosaic = np.full((len(lines) * tile[0], columns * tile[1]), np.nan)
-    for i, j in ((i, j) for i, line in enumerate(lines) for j in range(len(line))):
-        top, left = i * tile[0], j * tile[1]
-        image = vectors[lines[i][j]].reshape(shape)
-        mosaic[top : top + height, left : left + width] = image
+    for i, line in enumerate(lines):
+        for j, image in enumerate(vectors[line].reshape(-1, height, width)):
+            top, left = i * tile[0], j * tile[1]
+            mosaic[top : top + height, left : left + width] = image
     axes = _axes(axes)
     # A few extreme pixels, for example of merged vectors, must not make all others
     # pale.
@@ -655,15 +634,15 @@ def _line_style(i: int) -> dict[str, Any]:
 
 
 def _support_vectors(model: Any) -> tuple[np.ndarray, np.ndarray]:
-    """The support vectors and their coefficients; empty for models without them.
+    """The support vectors and their coefficients; empty for models without any.
 
     They are also empty for a tuple of models, since each has its own, and for a model
     that encodes rows, whose vectors are not rows.
     """
     one = models.as_labelled(model).model
     encodes = isinstance(models.as_labelled(model).scaling, Encoding)
-    kernel = None if type(one) is tuple else getattr(one, "kernel", None)
-    if encodes or kernel is None or not kernel.of_examples:
+    kernel_based = isinstance(one, models.KernelModel | models.State)
+    if encodes or not kernel_based or not one.kernel.of_examples:
         return np.zeros((0, 2)), np.zeros((0, 1))
     return _active_rows(models.support(model))
 
@@ -710,15 +689,6 @@ def _draw_regions(
     below = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.17), "frameon": False}
     columns = {"ncols": min(len(patches), 5), "columnspacing": 1.2}
     axes.legend(handles=patches, **below, **columns)
-
-
-def _draw_values(
-    axes: Axes, model: Any, first: Coordinates, second: Coordinates
-) -> None:
-    """Draws the predicted number at each point."""
-    values = _on_grid(models.predict, model, first, second)
-    image = axes.contourf(first, second, values, levels=12, cmap="cividis")
-    axes.figure.colorbar(image, ax=axes, label="predicted")
 
 
 def _on_grid(

@@ -62,7 +62,7 @@ from budgetjax.refitting.refit import refit as refit
 from budgetjax.saving.model_files import load as load
 from budgetjax.saving.model_files import save as save
 from budgetjax.scaling import default_gamma as default_gamma
-from budgetjax.solvers.early_stopping import held_out_stop as held_out_stop
+from budgetjax.solvers.held_out_stop import held_out_stop as held_out_stop
 from budgetjax.solvers.kernel import norms as norms
 from budgetjax.solvers.kernel.budget_svm import budget_svm as budget_svm
 from budgetjax.solvers.kernel.kernel_pegasos import kernel_pegasos as kernel_pegasos

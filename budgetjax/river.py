@@ -86,12 +86,9 @@ Scores: TypeAlias = Float[np.ndarray, " columns"]
 
 @dataclasses.dataclass
 class Queue:
-    """The rows that wait to be learned, in arrays of one size.
+    """The `size` rows that wait to be learned; rows after the last have weight 0.
 
-    Attributes:
-      X, y, weights: the rows, of weight 0 after the last one.
-      size: the number of rows that wait.
-      quiet: how many of them, from the first on, do not change the model.
+    The first `quiet` of them do not change the model.
     """
 
     X: Float32[np.ndarray, "waiting features"]
@@ -103,8 +100,8 @@ class Queue:
     @classmethod
     def empty(cls, num_features: int) -> "Queue":
         """A queue with new arrays; a program may still read those of the last one."""
-        X, y = np.zeros((WAITING, num_features), np.float32), np.ones(WAITING)
-        return cls(X, y.astype(np.float32), np.zeros(WAITING, np.float32))
+        weights = np.zeros(WAITING, np.float32)
+        return cls(np.zeros((WAITING, num_features), np.float32), weights + 1, weights)
 
     def put(
         self, row: Float32[np.ndarray, " features"], target: float, weight: int | float
@@ -118,14 +115,8 @@ class Queue:
 class View(NamedTuple):
     """A model with a Gaussian kernel as NumPy arrays.
 
-    Attributes:
-      vectors: the support vectors, shape `(rows, features)`.
-      squares: their squared norms.
-      coefficients: unscaled, shape `(rows, columns)`.
-      scales: the factor of the coefficients after each number of quiet rows, shape
-        `(WAITING + 1,)`.
-      gamma: the parameter of the kernel.
-      last: the last number of quiet rows, row and scores; empty before.
+    `scales` has the factor of the coefficients after each number of quiet rows, and
+    `last` the last number of quiet rows, row and scores; it is empty before.
     """
 
     vectors: Float[np.ndarray, "rows features"]
@@ -236,9 +227,8 @@ class Online(base.Estimator):
     def _encode(self, y: Hashable) -> float:
         """A target in the learner's form; makes room for a new label."""
         if not isinstance(y, numbers.Real) or not math.isfinite(y):
-            raise ArgumentError(
-                "y", "be a finite number", f"{y!r}; leave out rows without one"
-            )
+            got = f"{y!r}; leave out rows without one"
+            raise ArgumentError("y", "be a finite number", got)
         return float(y)
 
     @property
@@ -330,13 +320,9 @@ class Online(base.Estimator):
         return max(FEWEST_FEATURES, 1 << (needed - 1).bit_length())
 
     def _row(self, x: Row) -> tuple[Float32[np.ndarray, " features"], bool]:
-        """The values of a row in the order of the columns, and whether all are known.
-
-        Values of unknown features are left out.
-        """
-        known = True
+        """The values of known features in the order of the columns, and if all are."""
+        known, columns = True, self._columns
         values = [0.0] * self._width
-        columns = self._columns
         for name, value in x.items():
             column = columns.get(name)
             if column is None:
@@ -440,7 +426,8 @@ class Online(base.Estimator):
         if i == queue.size:
             return
         if self._no_update_above is not None and queue.size == i + 1:
-            scores = self._scores(self._current_view(), i, queue.X[i])
+            scores = self._current_view().scores(queue.X[i], i)
+            self._check_finite(scores)
             if _margin(scores, queue.y[i]) >= self._no_update_above:
                 queue.quiet += 1
                 return
@@ -464,26 +451,6 @@ class Online(base.Estimator):
             )
         return self._view
 
-    def _scores(
-        self, view: View, quiet: int, row: Float[np.ndarray, " features"]
-    ) -> Scores:
-        """The scores of one row by a model after so many quiet rows."""
-        scores = view.scores(row, quiet)
-        self._check_finite(scores)
-        return scores
-
-    def _compiled_scores(
-        self, rows: Float[np.ndarray, "n features"]
-    ) -> Float[np.ndarray, "n columns"]:
-        """The scores of rows under any kernel."""
-        state = self._state
-        if state.expansion.average is not None:
-            state = average_iterates(state)
-        scores = models.decision_function(Labelled(state), rows)
-        scores = np.reshape(scores, (len(rows), -1))
-        self._check_finite(scores)
-        return scores
-
     def _check_finite(self, scores: Shaped[np.ndarray, "..."]) -> None:
         if not all(map(math.isfinite, scores.flat)):
             with self._lock:
@@ -504,14 +471,20 @@ class Online(base.Estimator):
                 return None, self._labels
             X = [self._row(x)[0] for x in rows]
             self._decide()
-            labels, quiet = self._labels, self._queue.quiet
+            labels, quiet, state = self._labels, self._queue.quiet, self._state
+            columns = state.expansion.num_columns
             if not self._in_numpy:
+                if state.expansion.average is not None:
+                    state = average_iterates(state)
                 X = np.array(X, np.float32).reshape(-1, self._width)
-                return self._compiled_scores(X), labels
+                scores = models.decision_function(Labelled(state), X)
+                self._check_finite(scores)
+                return scores.reshape(-1, columns), labels
             view = self._current_view()
         # One by one, so that the scores do not depend on the number of rows.
-        scores = [self._scores(view, quiet, row) for row in X]
-        return np.array(scores).reshape(-1, view.coefficients.shape[1]), labels
+        scores = np.array([view.scores(row, quiet) for row in X])
+        self._check_finite(scores)
+        return scores.reshape(-1, columns), labels
 
 
 def _rows_of(X: Frame) -> Iterator[dict[Hashable, float]]:
@@ -569,10 +542,8 @@ class Supervised(Online):
         `y` is a series; `w` is a weight for all rows, or a series of weights.
         """
         targets = dataframe.into_series(y).to_list()
-        if isinstance(w, int | float):
-            weights = [w] * len(targets)
-        else:
-            weights = dataframe.into_series(w).to_list()
+        same = isinstance(w, int | float)
+        weights = [w] * len(targets) if same else dataframe.into_series(w).to_list()
         for x, target, weight in zip(_rows_of(X), targets, weights, strict=True):
             self._learn(x, target, weight)
 
@@ -653,29 +624,17 @@ class BudgetedClassifier(Supervised, base.MiniBatchClassifier):
         return self._labels
 
     def predict_one(self, x: Row, **kwargs: object) -> Label:
-        """The label of the largest score, the first on ties.
+        """The label of the largest score, the first on ties; None before any label.
 
-        Args:
-          x: values by feature. Unknown features are ignored.
-          kwargs: ignored.
-
-        Returns:
-          A label; None before the first one is known.
+        Unknown features and `kwargs` are ignored.
         """
         return self._predict([x])[0]
 
     def predict_proba_one(self, x: Row, **kwargs: object) -> dict[Label, float]:
-        """The sigmoid of the score, or the softmax of the scores of the labels.
+        """The sigmoid of the score, or the softmax of the scores, by label so far.
 
         With `loss="logistic"` they are probabilities. Otherwise they have the right
         order, but their confidence depends on the scale of the margins.
-
-        Args:
-          x: values by feature.
-          kwargs: ignored.
-
-        Returns:
-          A number per label so far; empty before the first label.
         """
         probabilities, labels = self._probabilities([x])
         return dict(zip(labels, probabilities[0].tolist(), strict=True))
@@ -706,10 +665,8 @@ class BudgetedClassifier(Supervised, base.MiniBatchClassifier):
         scores, labels = self._score_rows(rows)
         if scores is None:
             return [labels[0] if labels else None] * len(rows)
-        if scores.shape[1] == 1:
-            best = (scores[:, 0] > 0).astype(int)
-        else:
-            best = np.argmax(scores[:, : len(labels)], axis=1)
+        columns = calibration.class_columns(squeeze_columns(scores))
+        best = np.argmax(columns[:, : len(labels)], axis=1)
         return [labels[code] for code in best.tolist()]
 
     def _probabilities(
@@ -756,9 +713,8 @@ class BudgetedRegressor(Supervised, base.MiniBatchRegressor):
 
     def _predict(self, rows: list[Row]) -> Float[np.ndarray, " n"]:
         scores, _ = self._score_rows(rows)
-        return (
-            np.zeros(len(rows)) if scores is None else scores[:, 0].astype(np.float64)
-        )
+        scores = np.zeros((len(rows), 1)) if scores is None else scores
+        return scores[:, 0].astype(np.float64)
 
 
 class BudgetedOneClass(Online, base.AnomalyDetector):

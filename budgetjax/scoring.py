@@ -40,17 +40,8 @@ def kernel_scores(
 ) -> tuple[Float[Array, "n ..."], Bool[Array, ""]]:
     """The scores, and whether all squared norms are finite, without reading X again.
 
-    The models of all learners with this kernel and these sizes share one program.
-
-    Args:
-      kernel: k.
-      vectors: the support vectors.
-      squares: their squared norms, if known.
-      terms: their coefficients, in the first columns.
-      scale: a factor of all coefficients, or None.
-      bias: a number to add to the scores, or one per column; or None.
-      X: the rows.
-      columns: the number of columns of the scores.
+    The models of all learners with this kernel and these sizes share one program. The
+    first `columns` of `terms` are the coefficients, and `scale` multiplies them.
     """
     known = kernels.squared_norms(vectors) if squares is None else squares
     n = X.shape[0]
@@ -88,10 +79,7 @@ def pad_vectors(
 ) -> tuple[
     Float[Array | np.ndarray, "more d"], Float[Array | np.ndarray, "more columns"]
 ]:
-    """More vectors of coefficient 0, so that few sizes are compiled.
-
-    The coefficients have one column per class.
-    """
+    """More vectors of coefficient 0, so that few sizes are compiled."""
     number = len(coefficients)
     # To a multiple of a power of two: four sizes per doubling, from 64 on.
     unit = 2 ** max(6, number.bit_length() - 3)

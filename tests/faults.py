@@ -90,7 +90,7 @@ FAULTS = (
     Fault("linear", "solvers/linear/dcd.py", "gradient = margin - 1 + ridge * coefficient", "gradient = margin - 1"),
     Fault("linear", "solvers/linear/dcd.py", "is_stationary=whole & jnp.all(ends <= 0)", "is_stationary=whole"),
     Fault("linear", "solvers/linear/mpu.py", "allowed = jnp.where(learn, limit - count, count)", "allowed = jnp.where(learn, limit, count)"),
-    Fault("linear", "solvers/linear/linear_pegasos.py", "per_block = _decay(state) * k", "per_block = _decay(state)"),
+    Fault("linear", "solvers/linear/linear_pegasos.py", "// k, _unit_per_block(state)", "// k, _unit_per_block(state) / k"),
     # Refits.
     Fault("refit", "refitting/newton.py", "lower = finite & (total <= value + ROUNDING * rounded)", "lower = finite"),
     Fault("refit", "refitting/held_out.py", "return np.argmax(scores, 2) != np.argmax(targets, 2)", "return np.argmax(scores, 2) == np.argmax(targets, 2)"),

@@ -318,13 +318,41 @@ class Own(bj.Kernel):
         return jnp.ones(X.shape[0])
 
 
-def test_a_kernel_of_ones_own_is_stablehlo(tmp_path):
-    for kernel in (Own(), bj.Normalized(bj.RBF(1.0) + Own())):
+class Summed(Own):
+    """A kernel by an operation that ONNX lacks."""
+
+    def gram(self, X, Z, X_squares=None, Z_squares=None):
+        return jnp.cumsum(X, axis=1) @ jnp.cumsum(Z, axis=1).T
+
+
+@pytest.mark.parametrize("suffix", [".onnx", ".stablehlo"])
+@pytest.mark.parametrize("kernel", [Own(), bj.Normalized(bj.RBF(1.0) + Own())])
+def test_a_kernel_of_ones_own(tmp_path, kernel, suffix):
+    model = kernel_model(kernel)
+    bj.export(path := tmp_path / f"model{suffix}", model)
+    expected = bj.decision_function(model, X)
+    np.testing.assert_allclose(scores(path, X), expected, atol=1e-5)
+
+
+class Looped(Own):
+    """A kernel of one row after another."""
+
+    def gram(self, X, Z, X_squares=None, Z_squares=None):
+        return jax.lax.map(lambda x: Z @ x, X)
+
+
+def test_what_onnx_lacks_is_stablehlo(tmp_path):
+    for kernel, lacks in (
+        (Summed(), "cumsum"),
+        (bj.Normalized(bj.RBF(1.0) + Summed()), "cumsum"),
+        (Looped(), "scan"),
+    ):
         with pytest.raises(
-            ValueError, match=r"^export: kernel must be made of .*got Own; .*stablehlo"
+            ValueError,
+            match=rf"^export: kernel must be made of .*got {lacks}; .*stablehlo",
         ):
             bj.export(tmp_path / "model.onnx", kernel_model(kernel))
-    bj.export(tmp_path / "model.stablehlo", kernel_model(Own()))
+    bj.export(tmp_path / "model.stablehlo", kernel_model(Summed()))
     assert [path.name for path in tmp_path.iterdir()] == ["model.stablehlo"]
 
 

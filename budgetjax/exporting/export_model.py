@@ -34,8 +34,8 @@ def export(path: str | os.PathLike[str], model: Any) -> None:
     mean is subtracted first. The file states the dtype, and rejects others.
 
     Runtimes such as onnxruntime read a file `NAME.onnx` (opset 21, IR version 10); its
-    labels are int64, booleans, float64 or text. The kernel must be composed of kernels
-    of budgetjax.
+    labels are int64, booleans, float64 or text. The kernel may be your own, if ONNX has
+    its operations.
 
     A file `NAME.stablehlo` needs only JAX, on a CPU, CUDA or a TPU, and supports any
     kernel. It is a zip archive with `program`, written by `jax.export`, whose `label`

@@ -43,11 +43,8 @@ def _encode(auxiliary: Any) -> bytes:
     own: trees.Own = {}
     node, _ = trees.encode(auxiliary, own)
     for thing in own.values():
-        raise ArgumentError(
-            "functions in a state",
-            "be of budgetjax.losses or optax.losses",
-            names.own_name(thing),
-        )
+        wanted = "be of budgetjax.losses or optax.losses"
+        raise ArgumentError("functions in a state", wanted, names.own_name(thing))
     return json.dumps(node).encode()
 
 

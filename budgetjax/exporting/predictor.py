@@ -1,11 +1,15 @@
-"""The numbers by which a model predicts, for an exported file."""
+"""The numbers and the program by which a model predicts, for an exported file."""
 
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
 
 import jax
+import jax.export
+import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float
 
-from budgetjax import losses, models
+from budgetjax import encoding, losses, models
 from budgetjax._errors import ArgumentError
 from budgetjax.encoding import Encoding
 from budgetjax.kernels import Linear, Mapped
@@ -14,17 +18,18 @@ from budgetjax.models import KernelModel, LinearModel
 from budgetjax.refitting import calibration
 from budgetjax.scaling import Scaling
 
+Result = TypeVar("Result")
 # Rows are float64 if rounding would change them by more than this fraction of their
 # distance from the mean.
 ROUNDING = 1e-4
 
 
 class Units(NamedTuple):
-    """The scaling of rows, `((x - mean) - rest) * factor`, each shape `(features,)`.
+    """The scaling of rows, `((x - mean) - rest) * factor`.
 
-    The mean is the sum of two numbers in the dtype of the rows, where the second holds
-    the digits beyond that dtype; the factor has the dtype of the model. With `fills`,
-    the mean replaces a NaN in X. For an encoding these are its centre and unit.
+    `rest` holds the digits of the mean beyond the dtype of the rows; the factor has the
+    dtype of the model. With `fills`, the mean replaces a NaN in X. For an encoding
+    these are its centre and unit.
     """
 
     mean: np.ndarray
@@ -45,7 +50,7 @@ class Predictor(NamedTuple):
       ranks: the rank of each column among the sorted ones if columns are quantiles,
         which must not cross; or None.
       dtype: the dtype of all numbers except the rows and their mean.
-      encoding: the codes of rows, or None.
+      codes: the encoding of rows, or None.
     """
 
     parts: tuple[KernelModel, ...]
@@ -58,7 +63,7 @@ class Predictor(NamedTuple):
     feature_names: tuple[str, ...] | None
     num_features: int
     dtype: np.dtype
-    encoding: Encoding | None = None
+    codes: Encoding | None = None
 
     @property
     def row_dtype(self) -> np.dtype:
@@ -72,19 +77,12 @@ class Predictor(NamedTuple):
 
 
 def predictor(model: Any) -> Predictor:
-    """The predictor of a model or a fitted estimator.
-
-    Raises:
-      ValueError: if it is an estimator that is not fitted, not a model, or several
-        models.
-    """
+    """The predictor of a model or a fitted estimator."""
     model, before = _after_scalers(model)
     if hasattr(model, "get_params") and not hasattr(model, "model_"):
-        raise ArgumentError(
-            "model",
-            "be a model or a fitted estimator of budgetjax",
-            f"{type(model).__name__}, which has no model",
-        )
+        wanted = "be a model or a fitted estimator of budgetjax"
+        got = f"{type(model).__name__}, which has no model"
+        raise ArgumentError("model", wanted, got)
     levels = np.asarray(getattr(model, "quantile", None))
     model = models.as_labelled(getattr(model, "model_", model))
     for scaler in reversed(before):
@@ -119,12 +117,9 @@ def _after_scalers(model: Any) -> tuple[Any, list[Any]]:
     steps = [step for _, step in getattr(model, "steps", [("", model)])]
     before = [step for step in steps[:-1] if step not in (None, "passthrough")]
     for step in before:
-        if type(step).__name__ != "StandardScaler":
-            raise ArgumentError(
-                "model",
-                "have nothing but StandardScaler before it in a pipeline",
-                type(step).__name__,
-            )
+        if (name := type(step).__name__) != "StandardScaler":
+            wanted = "have nothing but StandardScaler before it in a pipeline"
+            raise ArgumentError("model", wanted, name)
         if not hasattr(step, "n_features_in_"):
             raise ArgumentError("model", "be fitted", "a new pipeline")
     return steps[-1], before
@@ -132,9 +127,9 @@ def _after_scalers(model: Any) -> tuple[Any, list[Any]]:
 
 def _behind(scaler: Any, model: models.Labelled) -> models.Labelled:
     """The model for rows before a `StandardScaler`: the two scalings become one."""
-    zeros, ones = np.zeros(scaler.n_features_in_), np.ones(scaler.n_features_in_)
+    zeros = np.zeros(scaler.n_features_in_)
     mean = scaler.mean_ if scaler.with_mean else zeros
-    deviation = scaler.scale_ if scaler.with_std else ones
+    deviation = scaler.scale_ if scaler.with_std else zeros + 1
     own, names = model.scaling, getattr(scaler, "feature_names_in_", None)
     names = model.feature_names if names is None else tuple(names.tolist())
     if isinstance(own, Encoding):
@@ -194,12 +189,9 @@ def _units(
         rest = (mean - first).astype(row_dtype)
         units = Units(first, rest, factor, fills)
     if not all(np.all(np.isfinite(part)) for part in units[:3]):
-        raise ArgumentError(
-            "model",
-            f"have a scaling in the range of {dtype}",
-            f"means up to {np.max(np.abs(mean)):g} and deviations from "
-            f"{np.min(deviations, initial=np.inf):g}",
-        )
+        least = np.min(deviations, initial=np.inf)
+        got = f"means up to {np.max(np.abs(mean)):g} and deviations from {least:g}"
+        raise ArgumentError("model", f"have a scaling in the range of {dtype}", got)
     return units
 
 
@@ -211,16 +203,15 @@ def _terms(model: Any) -> KernelModel:
     if isinstance(model, LinearModel):
         weights, one = np.asarray(model.weights)[None], np.ones((1, 1))
         return _of(Linear(), weights, one, np.reshape(model.bias, (1,)))
-    kernel = model.kernel
-    vectors = np.asarray(getattr(model, "expansion", model).vectors)
+    kernel, bias = model.kernel, np.zeros(1)
     if isinstance(model, KernelModel):
-        columns = models.num_columns(model)
-        coefficients = np.asarray(model.coefficients).reshape(-1, columns)
-        bias = np.reshape(model.bias, (-1,))
+        vectors, coefficients, bias = model.vectors, model.coefficients, model.bias
     else:
+        vectors = model.expansion.vectors
         scale = np.asarray(model.expansion.scale)
         coefficients = scale * np.asarray(model.expansion.coefficients)
-        bias = np.zeros(1)
+    vectors = np.asarray(vectors)
+    coefficients = np.asarray(coefficients).reshape(-1, models.num_columns(model))
     if kernel.of_examples:
         kept = np.any(coefficients != 0, axis=1)
         kept[:1] |= not np.any(kept)
@@ -253,9 +244,65 @@ def _same(kernel: Any, other: Any) -> bool:
 
 
 def _of(kernel: Any, vectors: Any, coefficients: Any, bias: Any) -> KernelModel:
-    dtype = vectors.dtype
-    bias = np.broadcast_to(bias, coefficients.shape[1:])
+    dtype, bias = vectors.dtype, np.broadcast_to(bias, coefficients.shape[1:])
     return KernelModel(kernel, vectors, coefficients.astype(dtype), bias.astype(dtype))
+
+
+def build(make: Callable[..., Result], predictor: Predictor) -> Result:
+    """What `make(program, X)` makes of the program for any number of rows."""
+    (rows,) = jax.export.symbolic_shape("rows")
+    program = jax.jit(lambda X: outputs(predictor, X))
+    # Otherwise JAX would cast float64 rows to float32.
+    wide = predictor.row_dtype == np.float64 or jax.config.read("jax_enable_x64")
+    with jax.enable_x64(wide):
+        shape = rows, predictor.num_features
+        return make(program, jax.ShapeDtypeStruct(shape, predictor.row_dtype))
+
+
+def outputs(predictor: Predictor, X: Float[Array, "n d"]) -> dict[str, Array]:
+    """The scores and the outputs that follow from them, by name."""
+    units = predictor.units
+    if predictor.codes is not None:
+        X = encoding.encode(predictor.codes, X).astype(predictor.dtype)
+    elif units is not None:
+        if units.fills:
+            X = jnp.where(jnp.isnan(X), units.mean[None], X)
+        X = X - units.mean[None] - units.rest[None]
+        X = X.astype(predictor.dtype) * units.factor[None]
+    columns = [_scores(part, X) for part in predictor.parts]
+    scores = jnp.concatenate(columns, axis=1) + predictor.intercept[None]
+    if predictor.ranks is not None:
+        ordered, columns = jnp.sort(scores, axis=1), predictor.ranks.tolist()
+        parts = [jax.lax.slice_in_dim(ordered, i, i + 1, axis=1) for i in columns]
+        scores = jnp.concatenate(parts, axis=1)
+    binary = predictor.num_columns == 1
+    flat = jnp.squeeze(scores, axis=1) if binary else scores
+    if predictor.labels is None:
+        return {"variable": jnp.exp(flat) if predictor.exponentiates else flat}
+    best = flat > 0 if binary else jnp.argmax(scores, axis=1)
+    found = {"label": best.astype(jnp.int32), "scores": flat}
+    if predictor.factor is not None:
+        each = jnp.concatenate([0 * scores, scores], axis=1) if binary else scores
+        factor = jnp.asarray(predictor.factor, scores.dtype)
+        found["probabilities"] = jax.nn.softmax(factor * each, axis=1)
+    return found
+
+
+def _scores(part: KernelModel, X: Float[Array, "n d"]) -> Float[Array, "n columns"]:
+    """The scores of scaled rows, centred at the mean of the vectors if allowed.
+
+    Far from 0, float32 loses the digits of distances; see `budgetjax.RBF`.
+    """
+    kernel, vectors = part.kernel, np.asarray(part.vectors)
+    while isinstance(kernel, Mapped) and kernel.mapped_vectors:
+        X = jnp.matmul(X, jnp.asarray(kernel.matrix, X.dtype), precision="highest")
+        kernel = kernel.kernel
+    if kernel.stationary:
+        centre = np.mean(vectors, axis=0, dtype=np.float64).astype(vectors.dtype)
+        X, vectors = X - centre[None], vectors - centre[None]
+    gram = kernel.gram(X, jnp.asarray(vectors))
+    scores = jnp.matmul(gram, jnp.asarray(part.coefficients), precision="highest")
+    return scores + jnp.asarray(part.bias)[None]
 
 
 def label_array(labels: np.ndarray) -> np.ndarray:

@@ -115,8 +115,7 @@ def check_result(state: OnlineState, scores: Array, X: Array) -> None:
         what, got = "the model", "one that is not"
         finite = bool(jnp.isfinite(scores))
     else:
-        rows = scores if scores.ndim == 2 else scores[:, None]
-        row = int(_checks.first_bad_row(rows))
+        row = _checks.first_bad_row(scores)
         finite = row == scores.shape[0]
         what = "every score"
         got = "" if finite else f"{np.asarray(scores[row])} in row {row}"

@@ -163,17 +163,12 @@ def read(
             raise
         except Exception as error:
             # The digest is right, so the file was made by hand or by another version.
-            raise ArgumentError(
-                "the structure of the model", "be readable", repr(error)
-            ) from error
+            part = "the structure of the model"
+            raise ArgumentError(part, "be readable", repr(error)) from error
 
 
 def header(path: str | os.PathLike[str]) -> Notes:
-    """The header of a model file, without the model; errors are those of `load`.
-
-    It has the keys `about`, the result of `_about`, and `budgetjax` and `jax`, the
-    versions that wrote it.
-    """
+    """The header of a model file, without the model; errors are those of `load`."""
     return _read_intact(path)[0]
 
 
@@ -186,16 +181,14 @@ def _about(model: Any) -> Notes:
     about: Notes = {"type": names.name_of(model) or own_name(type(model))}
     predicts = getattr(model, "model_", model)
     state = models.unwrap(predicts)
-    name = getattr(state, "algorithm", None)
-    if isinstance(name, Name):
+    parts = names.parts_of(state) if has_fields(type(state)) else {}
+    if isinstance(name := parts.get("algorithm"), Name):
         about["algorithm"] = name.value
     for name in ("kernel", "maintenance"):
-        if has_fields(type(part := getattr(state, name, None))):
+        if has_fields(type(part := parts.get(name))):
             about[name] = type(part).__name__
-    labels = getattr(models.as_labelled(predicts), "classes", None)
-    if isinstance(labels, np.ndarray):
-        about["labels"] = labels.tolist()
-    return about
+    labels = models.as_labelled(predicts).classes
+    return about if labels is None else about | {"labels": np.asarray(labels).tolist()}
 
 
 def _read_intact(path: str | os.PathLike[str]) -> tuple[Notes, bytes]:
@@ -218,26 +211,21 @@ def _header(data: bytes) -> Notes:
         got = "another file, or a damaged one" if data else "an empty file"
         raise ForeignFileError(got) from error
     if not isinstance(number, int) or number > FORMAT:
-        raise ArgumentError(
-            "the format",
-            f"be at most {FORMAT}, which budgetjax {_version()} reads",
-            f"{number!r}, of budgetjax {found.get('budgetjax')}: install a newer one",
-        )
+        wanted = f"be at most {FORMAT}, which budgetjax {_version()} reads"
+        got = f"{number!r}, of budgetjax {found.get('budgetjax')}: install a newer one"
+        raise ArgumentError("the format", wanted, got)
     whole = data.replace(digest, NO_DIGEST, 1) if len(digest) == 64 else b""
     if hashlib.sha256(whole).hexdigest().encode() != digest:
-        raise ArgumentError(
-            "the file",
-            f"be as it was written, with the digest {digest.decode()[:12]}...",
-            "another digest: it is truncated or altered",
-        )
+        wanted = f"be as it was written, with the digest {digest.decode()[:12]}..."
+        got = "another digest: it is truncated or altered"
+        raise ArgumentError("the file", wanted, got)
     return found
 
 
 def replace(path: str, parts: Iterable[bytes]) -> None:
     """Writes a file under another name in the same folder, and then renames it.
 
-    It writes directly to a device such as /dev/null. It rejects a pipe, which may never
-    have a reader.
+    A device such as /dev/null is written directly; a pipe may never have a reader.
     """
     folder, name = os.path.split(path)
     temporary = os.path.join(folder, f".{name}.{secrets.token_hex(4)}.tmp")
@@ -259,9 +247,6 @@ def replace(path: str, parts: Iterable[bytes]) -> None:
                 os.remove(temporary)
             raise
     except OSError as error:
-        raise OSError(
-            error.errno or errno.EIO,
-            f"could not write: {error.strerror or error}; what was there before is "
-            "unchanged",
-            path,
-        ) from error
+        why = error.strerror or error
+        text = f"could not write: {why}; what was there before is unchanged"
+        raise OSError(error.errno or errno.EIO, text, path) from error

@@ -6,6 +6,7 @@ A state has the name of its algorithm, a class of this package its own (see
 
 import dataclasses
 import importlib
+import inspect
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any, TypeGuard
@@ -22,20 +23,16 @@ OPTAX_STATES = tuple(
 )
 
 
-def _functions() -> dict[str, Callable[..., Any]]:
-    return {
-        **{loss.__name__.strip("_"): loss for loss in losses.FUNCTIONS},
-        "default optimizer": features.OPTIMIZER.update,
-        **{
-            f"optax.{name}": loss
-            for name, loss in vars(optax.losses).items()
-            if not name.startswith("_") and hasattr(loss, "__code__")
-        },
-    }
-
-
 # The functions that a file may name; all others come from `like`.
-FUNCTIONS = _functions()
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    **{loss.__name__.strip("_"): loss for loss in losses.FUNCTIONS},
+    "default optimizer": features.OPTIMIZER.update,
+    **{
+        f"optax.{name}": loss
+        for name, loss in vars(optax.losses).items()
+        if not name.startswith("_") and inspect.isfunction(loss)
+    },
+}
 
 
 def own_name(thing: Any) -> str:
@@ -65,9 +62,8 @@ def parts_of(record: Any) -> dict[str, Any]:
     """The fields of a record, both leaves and static ones."""
     fields = fields_of(type(record))
     # A field of a tuple may have the name of a method.
-    if isinstance(record, tuple):
-        return dict(zip(fields, record, strict=True))
-    return {name: vars(record)[name] for name in fields}
+    parts = record if isinstance(record, tuple) else map(vars(record).get, fields)
+    return dict(zip(fields, parts, strict=True))
 
 
 def build_record(kind: type, parts: Mapping[str, Any]) -> Any:
@@ -75,8 +71,7 @@ def build_record(kind: type, parts: Mapping[str, Any]) -> Any:
     if is_named_tuple(kind):
         return kind._make(parts.values())
     record = object.__new__(kind)
-    for name, part in parts.items():
-        object.__setattr__(record, name, part)
+    vars(record).update(parts)
     return record
 
 
@@ -92,18 +87,14 @@ def type_of(name: str) -> type | None:
     """The class of this name, or None."""
     package, _, short = name.rpartition(".")
     if package:
-        kind = getattr(optax, short, None) if package == "optax" else None
+        kind = vars(optax).get(short) if package == "optax" else None
         return kind if has_fields(kind) else None
     # All that is public must be imported before its records are known.
     _pytree.public_names()
-    return _pytree.records.get(name) or _state_type(name)
-
-
-def _state_type(name: str) -> type | None:
-    """The class of the states of an algorithm, which its `init` returns; or None."""
     known = registry.by_name() | solvers.by_name()
-    if name not in known:
-        return None
+    if name in _pytree.records or name not in known:
+        return _pytree.records.get(name)
+    # The state of an algorithm, which its `init` returns.
     kind = known[name].init.__annotations__.get("return")
     return kind if has_fields(kind) else None
 

@@ -37,11 +37,7 @@ class OwnPartError(PartError):
 
 
 def encode(tree: Any, own: Own | None = None) -> tuple[Any, dict[str, np.ndarray]]:
-    """A tree as JSON and tensors; `own` collects unregistered objects by place.
-
-    Raises:
-      ValueError: if the tree holds something that `budgetjax.save` does not take.
-    """
+    """A tree as JSON and tensors; `own` collects unregistered objects by place."""
     encoder = _Encoder({}, {} if own is None else own)
     return encoder.encode("", tree), encoder.tensors
 
@@ -61,8 +57,7 @@ class _Encoder(NamedTuple):
         if kind is tuple:
             return {"tuple": self.items(at, value)}
         if kind is dict and all(type(key) is str for key in value):
-            parts = value.items()
-            return {"dict": {k: self.encode(f"{at}[{k!r}]", v) for k, v in parts}}
+            return {"dict": {k: self.encode(f"{at}[{k!r}]", value[k]) for k in value}}
         if kind is Partial:
             return {
                 "partial": self.function(at, value.func),
@@ -76,9 +71,7 @@ class _Encoder(NamedTuple):
             self.own[at] = kind
             return {"own type": own_name(kind), "fields": fields}
         if names.is_estimator(kind):
-            learned = {
-                key: part for key, part in vars(value).items() if _is_learned(key)
-            }
+            learned = {k: part for k, part in vars(value).items() if _is_learned(k)}
             return {
                 "estimator": kind.__name__,
                 "parameters": self.fields(at, value.get_params(deep=False)),
@@ -108,19 +101,14 @@ class _Encoder(NamedTuple):
 
     def array(self, at: str, value: Any) -> dict[str, Any]:
         """An array, a NumPy number, random keys, or an array of text or objects."""
-        if isinstance(value, jax.Array) and (
-            isinstance(value, Tracer) or value.is_deleted()
-        ):
-            raise PartError(
-                format_path(at),
-                "have a value",
-                "an array that is traced by JAX, or was donated",
-            )
         kind, more = "NumPy array", {}
         if isinstance(value, np.generic):
             kind = "NumPy number"
         elif isinstance(value, jax.Array):
             kind = "JAX array"
+            if isinstance(value, Tracer) or value.is_deleted():
+                got = "an array that is traced by JAX, or was donated"
+                raise PartError(format_path(at), "have a value", got)
             if jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
                 kind, more = "random keys", {"impl": str(jax.random.key_impl(value))}
                 value = jax.random.key_data(value)
@@ -138,11 +126,8 @@ class _Encoder(NamedTuple):
                 dtype = array.dtype.str.lstrip("<>|")
                 return {"text": texts, "dtype": dtype, "shape": shape}
         if array.dtype.name not in DTYPES:
-            raise PartError(
-                format_path(at),
-                "be an array of numbers, bools or text",
-                f"dtype {array.dtype}",
-            )
+            wanted = "be an array of numbers, bools or text"
+            raise PartError(format_path(at), wanted, f"dtype {array.dtype}")
         self.tensors[format_path(at)] = array
         return {"array": kind, "dtype": array.dtype.name, "shape": shape, **more}
 
@@ -169,12 +154,7 @@ class Decoder(NamedTuple):
     own: Own
 
     def decode(self, node: Any, at: str = "") -> Any:
-        """The tree of `encode`.
-
-        Raises:
-          ValueError: if a type or a function is unknown, or needs x64.
-          Exception: any, if the node is none of `encode`.
-        """
+        """The tree of `encode`; for another node, any exception may be raised."""
         match node:
             case None | bool() | int() | float() | str():
                 return node
@@ -208,14 +188,10 @@ class Decoder(NamedTuple):
             case {"function": str(name)} | {"own function": str(name)}:
                 if "function" in node and name in FUNCTIONS:
                     return FUNCTIONS[name]
-                wanted = (
-                    "be a function of budgetjax.losses or optax.losses, or the default "
-                    "optimiser"
-                )
-                return self.given(at, name, wanted)
-        got = f"{str(node)[:80]}: {self.age}"
+                known = "budgetjax.losses or optax.losses, or the default optimiser"
+                return self.given(at, name, f"be a function of {known}")
         wanted = "be of a kind that this budgetjax knows"
-        raise PartError(format_path(at), wanted, got)
+        raise PartError(format_path(at), wanted, f"{str(node)[:80]}: {self.age}")
 
     def items(self, parts: list[Any], at: str) -> list[Any]:
         return [self.decode(part, f"{at}[{i}]") for i, part in enumerate(parts)]
@@ -251,18 +227,15 @@ class Decoder(NamedTuple):
             kind = self.given(at, name, "be of a type of budgetjax or optax")
         found, wanted = tuple(node["fields"]), fields_of(kind)
         if found != wanted:
-            raise PartError(
-                f"{format_path(at)}, a {name},",
-                f"have the fields {', '.join(wanted)}",
-                f"{', '.join(found)}: {self.age}",
-            )
+            part, fields = f"{format_path(at)}, a {name},", ", ".join(wanted)
+            got = f"{', '.join(found)}: {self.age}"
+            raise PartError(part, f"have the fields {fields}", got)
         return kind
 
     def given(self, at: str, name: str, wanted: str) -> Any:
         """The caller's function or type of this name, if possible at this place."""
         places = [place for place, one in self.own.items() if own_name(one) == name]
         if not places:
-            raise OwnPartError(format_path(at), wanted, repr(name)).advised(
-                "for one of your own give like=, a model made by the same init"
-            )
+            advice = "for one of your own give like=, a model made by the same init"
+            raise OwnPartError(format_path(at), wanted, repr(name)).advised(advice)
         return self.own[max(places, key=lambda place: (at.endswith(place), len(place)))]

@@ -28,15 +28,8 @@ def one_versus_rest(
     """The solution of each class against the rest, or one for two classes.
 
     The problems share kernel rows, which do not depend on labels. The solutions have no
-    states, so the memory is that of one problem.
-
-    Args:
-      solver: for example `budgetjax.smo`.
-      X: the training set, shape `(n, d)`; see `Solver`.
-      y: labels of any type, shape `(n,)`.
-      classes: the labels, at least two; with two, the second is +1.
-      random: the source of seeds for solvers that draw.
-      **arguments: arguments of `solve`.
+    states, so the memory is that of one problem. Of two classes, the second is +1;
+    `random` is the source of seeds for solvers that draw.
     """
     solutions = []
     for signs in binary_labels(y, classes):

@@ -292,9 +292,8 @@ def solve(
     """
     _checks.check_not_traced(X, y, state, arguments)
     if not isinstance(solver, Solver):
-        raise ArgumentError(
-            "solver", "be one such as budgetjax.smo", _checks.kind_name(solver)
-        )
+        kind = _checks.kind_name(solver)
+        raise ArgumentError("solver", "be one such as budgetjax.smo", kind)
     steps = solver.max_steps if max_steps is None else max_steps
     every = solver.callback_every if callback_every is None else callback_every
     steps = _checks.size("max_steps", steps, at_least=0)
@@ -339,12 +338,9 @@ def dual_of_best_multiple(
 
     The dual of the hinge loss is their sum minus half the squared norm of the model.
     """
-    total = jnp.sum(coefficients)
-    largest = jnp.max(coefficients / limits)
-    tiny = jnp.finfo(coefficients.dtype).tiny
-    best = jnp.minimum(
-        total / jnp.maximum(squared_norm, tiny), 1 / jnp.maximum(largest, tiny)
-    )
+    total, tiny = jnp.sum(coefficients), jnp.finfo(coefficients.dtype).tiny
+    largest = 1 / jnp.maximum(jnp.max(coefficients / limits), tiny)
+    best = jnp.minimum(total / jnp.maximum(squared_norm, tiny), largest)
     return best * total - best * best * squared_norm / 2
 
 
@@ -356,7 +352,6 @@ def _is_vector(penalty: ArrayLike | Sequence[float]) -> bool:
     return len(shape) == 1 and shape[0] > 0
 
 
-@names_errors("solve")
 def _solve(
     solver: Solver[..., State, Model, Data],
     max_steps: int,
@@ -368,10 +363,7 @@ def _solve(
     X: Data,
     y: Vector,
 ) -> Solution[State, Model]:
-    """The solution of one problem, on a prepared training set.
-
-    The state is donated.
-    """
+    """The solution of one problem, on a prepared training set; donates the state."""
     record = _make_record(solver, state, X, y, 0)
     records = [record]
 
@@ -444,12 +436,9 @@ def _make_record(
     objective, vectors = _evaluate(solver, state, X, y)
     primal, dual = map(float, objective)
     if np.isnan(primal):
-        raise ArgumentError(
-            "the objective",
-            "be a number",
-            f"{primal} after {step} steps: numbers overflow; scale X down, or lower "
-            "penalty",
-        )
+        why = "numbers overflow; scale X down, or lower penalty"
+        got = f"{primal} after {step} steps: {why}"
+        raise ArgumentError("the objective", "be a number", got)
     lower = min(primal, dual)
     gap = abs(primal - dual) / lower if lower > 0 else np.inf
     return Record(step, primal, dual, gap, solver.work(state), int(vectors))

@@ -57,9 +57,8 @@ def read_labels(y: ArrayLike, number: int, dtype: DTypeLike) -> Vector:
             row = int(np.argmin(np.abs(labels) == 1))
             raise ArgumentError("y", "be -1 or +1", f"{labels[row]:g} in row {row}")
         if np.all(labels == labels[0]):
-            raise ArgumentError(
-                "y", "have both classes", f"{labels[0]:+g} in all {len(labels)} rows"
-            )
+            got = f"{labels[0]:+g} in all {len(labels)} rows"
+            raise ArgumentError("y", "have both classes", got)
     return _checks.to_device(y, dtype)
 
 
@@ -74,11 +73,8 @@ def read_weight(weight: ArrayLike | None, y: Vector) -> Vector | None:
         good = np.isfinite(cast) & (cast >= np.finfo(y.dtype).tiny)
         if not np.all(good):
             row = int(np.argmin(good))
-            raise ArgumentError(
-                "weight",
-                "be finite and above 0",
-                f"{known[row]:g} in row {row}; leave out rows that do not count",
-            )
+            got = f"{known[row]:g} in row {row}; leave out rows that do not count"
+            raise ArgumentError("weight", "be finite and above 0", got)
     return _checks.to_device(weight, y.dtype)
 
 
@@ -87,9 +83,8 @@ def _read_column(
 ) -> Array | np.ndarray:
     value = _checks.array(name, value)
     if value.shape != (rows,):
-        raise ArgumentError(
-            name, f"have shape ({rows},), one {what} per row of X", value.shape
-        )
+        wanted = f"have shape ({rows},), one {what} per row of X"
+        raise ArgumentError(name, wanted, value.shape)
     return value
 
 
@@ -112,15 +107,14 @@ def draw_examples(
 
 def digest(array: ArrayLike, kernel: Kernel | None = None) -> Integer[Array, ""]:
     """A checksum of ordered values and of a kernel; 0 if traced."""
+    if _checks.is_traced((array, kernel)):
+        return jnp.uint32(0)
     value = zlib.crc32(type(kernel).__name__.encode())
     # Parameters of a kernel may have been cast to another precision.
-    numbers = [_checks.concrete(leaf) for leaf in jax.tree.leaves(kernel)]
-    numbers = [None if leaf is None else leaf.astype(np.float32) for leaf in numbers]
-    for known in (_checks.concrete(array), *numbers):
-        if known is None:
-            return jnp.uint32(0)
+    numbers = [np.asarray(leaf, np.float32) for leaf in jax.tree.leaves(kernel)]
+    for known in (np.asarray(array), *numbers):
         value = zlib.crc32(np.ascontiguousarray(known).tobytes(), value)
-    return jnp.uint32(value)
+    return jax.device_put(np.uint32(value))
 
 
 def check_same(
@@ -132,8 +126,5 @@ def check_same(
     """Raises if the digest differs, unless one of the two was traced."""
     stored, given = _checks.concrete(known), int(digest(array, kernel))
     if stored is not None and stored and given and given != stored:
-        raise ArgumentError(
-            name,
-            "be that of the training set of the state, in its order",
-            "another of the same shape",
-        )
+        wanted = "be that of the training set of the state, in its order"
+        raise ArgumentError(name, wanted, "another of the same shape")

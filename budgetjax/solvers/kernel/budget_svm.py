@@ -35,11 +35,9 @@ ROUNDING = 4
 class Momentum(NamedTuple):
     """The memory of an accelerated projected gradient.
 
-    Attributes:
-      point: the point of the next gradient, shape `(n,)`.
-      responses: `Q point`, shape `(n,)`.
-      weight: `t` of the acceleration, 1 after a restart.
-      curvature: the largest curvature of `Q` seen along balanced directions.
+    `point` is that of the next gradient, and `responses` is `Q point`; `weight` is `t`
+    of the acceleration, 1 after a restart; `curvature` is the largest curvature of `Q`
+    seen along balanced directions.
     """
 
     point: Vector
@@ -199,11 +197,8 @@ def _read_norm(
     if named is None:
         norms.check_norm(norm)
     if (budget is None) != (named is None):
-        raise ArgumentError(
-            "budget",
-            "be given for 'l1' and 'l2', and for no other norm",
-            f"{budget!r} for {norm!r}",
-        )
+        wanted = "be given for 'l1' and 'l2', and for no other norm"
+        raise ArgumentError("budget", wanted, f"{budget!r} for {norm!r}")
     if named is None or budget is None:
         return jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), norm)
     budget = _checks.positive("budget", budget)
@@ -255,14 +250,10 @@ def _pair_step(state: State, norm: OneInfinity, X: Matrix, y: Vector) -> State:
     caps, quantum = _max_coefficients(state)
     firsts, movable = _find_candidates(state, caps, slopes, y)
     rows = row_cache.fetch(state.rows, X, firsts, movable)
-    room = jnp.maximum(norm.max_sum(state.penalty) - jnp.sum(alpha), 0) / 2
+    room = jnp.maximum(norm.budget * state.penalty - jnp.sum(alpha), 0) / 2
 
     def best_partner(first, movable, row):
-        """The second of the best pair, the change of the first, and the gain.
-
-        The first changes by `lambda y_k` of equation (8), the second by plus or minus
-        that.
-        """
+        """The second of the best pair, the change of the first, and the gain."""
         same = y * y[first]
         same_class, first_alpha = same > 0, alpha[first]
         # Equations (10) and (11): both stay within their bounds. Equation (12): two of
@@ -396,12 +387,9 @@ def _estimate_curvature(
 
     tiny = jnp.finfo(X.dtype).tiny
     start = balanced(jax.random.normal(jax.random.key(0), y.shape, y.dtype))
-    rows, _, size = jax.lax.fori_loop(
-        jnp.int32(0),
-        jnp.int32(POWER_ITERATIONS),
-        body,
-        (rows, start, jnp.zeros((), X.dtype)),
-    )
+    carry = rows, start, jnp.zeros((), X.dtype)
+    ends = jnp.int32(0), jnp.int32(POWER_ITERATIONS)
+    rows, _, size = jax.lax.fori_loop(*ends, body, carry)
     return rows, jnp.where(size > 0, size, 1)
 
 

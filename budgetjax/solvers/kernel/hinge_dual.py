@@ -37,7 +37,6 @@ class State(NamedTuple):
 
     Attributes:
       coefficients: alpha, or the solver's own form of it, shape `(n,)`.
-      responses: `Q coefficients`, shape `(n,)`.
       lost: the rounding error of the responses, shape `(n,)`. Without it, the responses
         and the gap would be wrong by a thousandth after a million updates in float32.
       num_visits: the number of visits to drawn examples.
@@ -129,12 +128,10 @@ def draw_batch(
 def visit(
     state: State, X: Matrix, y: Vector, drawn: Integer[Array, " batch"], change: Visit
 ) -> State:
-    """The state after visits to drawn examples, one after another.
+    """The state after visits to drawn examples; O(batch^2 d), plus O(n d) per change.
 
     Kernel values among the drawn examples keep their responses up to date; then the
     kernel rows of the examples that changed, often few, update all other responses.
-
-    Cost: O(batch^2 d), plus O(n d) per change.
     """
     batch = drawn.shape[0]
     rows, block = row_cache.signed_block(state.rows, X, y, drawn)
@@ -218,10 +215,10 @@ def least_bias(heights: Vector, y: Vector, weight: Vector | None) -> Scalar:
     kink.
     """
     weight = jnp.ones_like(y) if weight is None else weight
-    return quantile(y * heights, weight, jnp.sum(jnp.where(y > 0, weight, 0)))
+    return weighted_quantile(y * heights, weight, jnp.sum(jnp.where(y > 0, weight, 0)))
 
 
-def quantile(points: Vector, weight: Vector, target: Scalar) -> Scalar:
+def weighted_quantile(points: Vector, weight: Vector, target: Scalar) -> Scalar:
     """The point at which the cumulative weight reaches the target, or infinity.
 
     It is the middle of two points if any point between them would do.
@@ -266,10 +263,7 @@ def make_visiting_solver(
     objective: Callable[..., Objective] = objective,
     model: Callable[..., KernelModel] = model,
 ) -> Solver:
-    """A solver without a bias whose steps visit drawn examples; see `Solver`.
-
-    `doc` is the docstring of its `init`.
-    """
+    """A solver without a bias whose steps visit drawn examples; `doc` is of `init`."""
 
     @names_errors(f"{name}.init")
     def init(

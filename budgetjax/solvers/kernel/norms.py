@@ -71,10 +71,6 @@ class OneInfinity(NamedTuple):
 
     budget: Scalar
 
-    def max_sum(self, penalty: Scalar) -> Scalar:
-        """The maximum of the sum of the coefficients."""
-        return self.budget * penalty
-
     def least(
         self, heights: Vector, y: Vector, weight: Vector | None = None
     ) -> tuple[Scalar, Scalar]:
@@ -87,7 +83,7 @@ class OneInfinity(NamedTuple):
         """
         weight = jnp.ones_like(heights) if weight is None else weight
         u, w = (
-            -hinge_dual.quantile(
+            -hinge_dual.weighted_quantile(
                 jnp.where(these, -heights, jnp.inf),
                 jnp.where(these, weight, 0),
                 self.budget / 2,
@@ -210,9 +206,8 @@ class Euclidean(NamedTuple):
 def check_norm(norm: object) -> None:
     """Raises if this is not a norm for gradient steps."""
     if isinstance(norm, type) or not isinstance(norm, Norm | OneInfinity):
-        raise ArgumentError(
-            "norm", "be 'l1', 'l2' or an object with least and project", f"{norm!r}"
-        )
+        wanted = "be 'l1', 'l2' or an object with least and project"
+        raise ArgumentError("norm", wanted, f"{norm!r}")
 
 
 def threshold(values: Vector, y: Vector, weight: Vector | None = None) -> Scalar:
@@ -268,14 +263,9 @@ def _find_floors(
     The squared norm over the squared sum is therefore concave and piecewise linear in
     `1 / depth^2`, and Newton's method converges exactly.
 
-    Args:
-      depth: the start of the search, positive.
-      least: the depth to stop at, even if the norm is smaller.
-      needed: whether to search at all; if False, the results are arbitrary.
-
-    Returns:
-      The floors and the depth, which is 0 if more entries than the budget tie for the
-      largest.
+    The search starts at `depth`, and stops at `least` even if the norm is smaller; if
+    it is not `needed`, its results are arbitrary. It also returns the depth, which is 0
+    if more entries than the budget tie for the largest.
     """
     classes = _class_masks(y)
     heights = jnp.where(classes, -values[None], jnp.inf)
@@ -308,9 +298,7 @@ def _find_floors(
 
 def _rebalance(coefficients: Vector, y: Vector, most: Scalar) -> Vector:
     """Removes rounding errors: scales both classes down to the same sum."""
-    positive, negative = (
-        jnp.sum(jnp.where(y == sign, coefficients, 0)) for sign in (1, -1)
-    )
-    total = jnp.minimum(jnp.minimum(positive, negative), most / 2)
-    scales = [total / jnp.where(each > 0, each, 1) for each in (positive, negative)]
+    sums = [jnp.sum(jnp.where(y == sign, coefficients, 0)) for sign in (1, -1)]
+    total = jnp.minimum(jnp.minimum(*sums), most / 2)
+    scales = [total / jnp.where(each > 0, each, 1) for each in sums]
     return coefficients * jnp.where(y > 0, scales[0], scales[1])

@@ -40,19 +40,17 @@ class KernelRows(NamedTuple):
     """The known rows of the kernel matrix `K` of `n` examples.
 
     Attributes:
-      kernel: `k`.
-      squares: `||x_i||^2`, shape `(n,)`.
-      diagonal: `k(x_i, x_i)`, shape `(n,)`.
-      kept: the cached rows of `K`, shape `(places, n)`.
-      places: the place in `kept` of each example's row, or -1, shape `(n,)`.
-      owners: the example whose row is at each place, or -1, shape `(places,)`; None if
-        all rows are kept, each at its example's index.
+      squares: `||x_i||^2`.
+      diagonal: `k(x_i, x_i)`.
+      kept: the cached rows of `K`.
+      places: the place in `kept` of each example's row, or -1.
+      owners: the example whose row is at each place, or -1; None if all rows are kept,
+        each at its example's index.
       next: the place of the next row to compute, where the oldest row is.
-      num_computed: the number of rows computed so far, each with `n` kernel values.
-      num_blocks: the number of other blocks of `K` computed so far, each with `batch^2`
-        kernel values.
+      num_computed: the rows computed so far, each with `n` kernel values.
+      num_blocks: the other blocks of `K` so far, each with `batch^2` kernel values.
       digest: a digest of `X` and the kernel; see `training_set.digest`.
-      batch: the maximum number of rows per request; not a leaf.
+      batch: the maximum number of rows per request.
     """
 
     kernel: Kernel
@@ -93,8 +91,7 @@ def init_rows(
 ) -> KernelRows:
     """The rows passed in, or all rows if they are few, or an empty ring.
 
-    See `budgetjax.Solver` for the arguments. A batch has at most n rows. Raises
-    `ValueError` if kernel values overflow.
+    See `budgetjax.Solver` for the arguments. A batch has at most n rows.
     """
     n = X.shape[0]
     batch_size = min(_checks.size("batch_size", batch_size), n)
@@ -102,12 +99,10 @@ def init_rows(
         _checks.positive("cache_size", cache_size)
     digest = training_set.digest(X, kernel)
     if rows is not None:
-        if rows.batch.value != batch_size or rows.squares.shape != (n,):
-            raise ArgumentError(
-                "rows",
-                f"be of {n} examples and batch_size {batch_size}",
-                f"{rows.squares.shape[0]} and {rows.batch.value}",
-            )
+        known = rows.squares.shape[0], rows.batch.value
+        if known != (n, batch_size):
+            wanted = f"be of {n} examples and batch_size {batch_size}"
+            raise ArgumentError("rows", wanted, f"{known[0]} and {known[1]}")
         training_set.check_same("X and kernel", rows.digest, X, kernel)
         return rows
     size = n
@@ -115,11 +110,11 @@ def init_rows(
         size = int(cache_size * MEBIBYTE / (X.dtype.itemsize * n))
     complete = size >= n and (cache_size is None or n <= AFFORDABLE_EXAMPLES)
     size = min(n, max(size, 2 * batch_size))
-    found = _allocate(kernel, X, digest, batch_size, None if complete else size)
-    known = _checks.concrete(found.diagonal)
-    if known is not None and not np.all(np.isfinite(known)):
+    made = _allocate(kernel, X, digest, batch_size, None if complete else size)
+    diagonal = _checks.concrete(made.diagonal)
+    if diagonal is not None and not np.all(np.isfinite(diagonal)):
         raise InputError(f"kernel values overflow {X.dtype}; scale X down")
-    return found
+    return made
 
 
 @functools.partial(jax.jit, static_argnums=(3, 4))
@@ -159,11 +154,10 @@ def fetch(
     wanted: Bool[Array, " batch"],
     spare: Bool[Array, " batch"] | None = None,
 ) -> KernelRows:
-    """Computes the kernel rows of examples that are not cached.
+    """Computes the kernel rows of wanted examples that are not cached.
 
-    Afterwards the row of `examples[i]`, if wanted, is at `rows.places[examples[i]]`,
-    until the next call. Wanted examples must differ from each other and from spare
-    ones. Rows of spare examples fill the rest of a part of the batch, at no cost.
+    They are at `rows.places[examples]` until the next call. Wanted examples must differ
+    from each other and from spare ones, which fill a part of the batch at no cost.
     """
     if rows.owners is None:
         return rows
@@ -272,11 +266,9 @@ def prepare(state: KernelState, X: ArrayLike, y: ArrayLike) -> tuple[Matrix, Vec
     X, y, _ = training_set.read_examples(state.rows.kernel, X, y)
     (n,), dtype = state.rows.squares.shape, state.rows.squares.dtype
     if X.shape[0] != n or X.dtype != dtype:
-        raise ArgumentError(
-            "X",
-            f"be the training set of the state, {n} rows of {dtype}",
-            f"{X.shape[0]} of {X.dtype}, {X.shape[1]} features",
-        )
+        wanted = f"be the training set of the state, {n} rows of {dtype}"
+        got = f"{X.shape[0]} of {X.dtype}, {X.shape[1]} features"
+        raise ArgumentError("X", wanted, got)
     training_set.check_same("X", state.rows.digest, X, state.rows.kernel)
     training_set.check_same("y", state.digest, y)
     return X, y

@@ -64,12 +64,8 @@ class State(NamedTuple):
 class Draws(NamedTuple):
     """What the updates of one step share; their loop does not change it.
 
-    Attributes:
-      start: the number of updates before the step.
-      chances: uniform random numbers in [0, 1), one per update, shape `(batch,)`.
-      new: the examples whose kernel rows the step has computed, shape `(batch,)`.
-      rows: the kernel rows.
-      volume: `n nu`.
+    `start` is the number of updates before the step, `chances` are uniform in [0, 1),
+    `new` are the examples whose kernel rows the step has computed, `volume` is `n nu`.
     """
 
     start: Integer[Array, ""]
@@ -230,29 +226,20 @@ def _update(state: State, y: Vector, i: Integer[Array, ""], draws: Draws) -> Sta
     responses = (state.responses + eta * y[i] * y * row) * shrink
     # No response has changed by more than this.
     change = eta / jnp.square(state.first_rate)
-    level, bias = _find_level(
-        state._replace(level=shrink * state.level, bias=shrink * state.bias),
-        responses,
-        y,
-        draws.volume,
-        change,
-        BIAS_TOLERANCE * change,
-    )
+    guess = state._replace(level=shrink * state.level, bias=shrink * state.bias)
+    tolerance = BIAS_TOLERANCE * change
+    level, bias = _find_level(guess, responses, y, draws.volume, change, tolerance)
     # The weight of iterate t is t for the power 1, and uniform for 0.
     share = (1 + state.average_power) / (time + state.average_power)
-    means = state.mean_coefficients, state.mean_responses
-    mean_coefficients, mean_responses = (
-        mean + share * (now - mean)
-        for mean, now in zip(means, (coefficients, responses), strict=True)
-    )
+    of_coefficients, of_responses = state.mean_coefficients, state.mean_responses
     return state._replace(
         coefficients=coefficients,
         responses=responses,
         squared_norm=jnp.minimum(squared_norm, 1),
         level=level,
         bias=bias,
-        mean_coefficients=mean_coefficients,
-        mean_responses=mean_responses,
+        mean_coefficients=of_coefficients + share * (coefficients - of_coefficients),
+        mean_responses=of_responses + share * (responses - of_responses),
         num_updates=state.num_updates + 1,
     )
 
@@ -265,10 +252,7 @@ def _find_level(
     reach: ArrayLike,
     tolerance: ArrayLike = 0.0,
 ) -> tuple[Scalar, Scalar]:
-    """The level of some responses and their bias, by a search from those of the state.
-
-    See `water_level.balanced_level` for `reach` and `tolerance`.
-    """
+    """The level of some responses and their bias, searched from those of the state."""
     if not state.fit_bias:
         level = water_level.level(responses, volume, state.level, state.weight)
         return level, state.bias
@@ -353,10 +337,8 @@ def _new_examples(
 
     The first is the example of the first update. Examples under water whose rows are
     not cached follow in random order, then the examples nearest to the level; with a
-    bias, the classes alternate.
-
-    Returns:
-      The examples, which of them this step may use, and which exist.
+    bias, the classes alternate. Also returns which of them this step may use, and which
+    exist.
     """
     batch, n = state.rows.batch.value, y.shape[0]
     dtype = state.responses.dtype
@@ -390,10 +372,9 @@ def objective(state: State, X: Matrix, y: Vector) -> Objective:
     peaks = alpha if state.weight is None else alpha / state.weight
     norm = jnp.sqrt(jnp.maximum(jnp.sum(alpha * state.mean_responses), 0))
     reached = _level(state, y)[0]
-    mass = jnp.sum(alpha)
     tiny = jnp.finfo(alpha.dtype).tiny
     if not state.fit_bias:
-        bound = norm + _volume(state) * jnp.max(peaks)
+        mass, bound = jnp.sum(alpha), norm + _volume(state) * jnp.max(peaks)
         return Objective(reached, jnp.where(mass > 0, bound / mass, jnp.inf))
     masses = jnp.stack([jnp.sum(jnp.where(y == sign, alpha, 0)) for sign in (1, -1)])
     inverse = 0.5 / jnp.maximum(masses, tiny)

@@ -90,14 +90,10 @@ def init(
     return hinge_dual.init_state("smo", rows, y, weight, penalty, fit_bias=fit_bias)
 
 
-class Part(NamedTuple):
-    """The coefficients of a subproblem during its solution.
+class Subproblem(NamedTuple):
+    """The changes of some coefficients so far, after `made` updates.
 
-    Attributes:
-      steps: their changes so far, shape `(batch,)`.
-      responses: shape `(batch,)`.
-      gain: the gain of the last update.
-      made: updates made.
+    `gain` is that of the last update.
     """
 
     steps: Float[Array, " batch"]
@@ -112,9 +108,8 @@ def step(state: State, X: Matrix, y: Vector) -> State:
     if state.fit_bias:
         state, chosen, exists = _choose_pairs(state, limits, X, y)
     else:
-        gains = _gains(
-            state.coefficients, state.responses, state.rows.diagonal, limits
-        )[1]
+        coefficients, responses = state.coefficients, state.responses
+        _, gains = _gains(coefficients, responses, state.rows.diagonal, limits)
         chosen = jax.lax.top_k(gains, state.rows.batch.value)[1]
         exists = jnp.ones(chosen.shape, bool)
     rows, block = row_cache.signed_block(state.rows, X, y, chosen)
@@ -123,10 +118,10 @@ def step(state: State, X: Matrix, y: Vector) -> State:
     )
     batch = chosen.shape[0]
 
-    def update(part: Part) -> Part:
+    def update(part: Subproblem) -> Subproblem:
         coefficients = start + part.steps
         if state.fit_bias:
-            i, j, change, gain = _pair(
+            i, j, change, gain = _best_pair(
                 coefficients, part.responses, diagonal, signs, block, exists, limits
             )
             change_i, change_j = signs[i] * change, -signs[j] * change
@@ -138,10 +133,12 @@ def step(state: State, X: Matrix, y: Vector) -> State:
             gain = gains[i]
             steps = part.steps.at[i].add(changes[i])
             responses = part.responses + changes[i] * block[i]
-        return Part(steps, responses, gain, part.made + 1)
+        return Subproblem(steps, responses, gain, part.made + 1)
 
     first = update(
-        Part(jnp.zeros_like(start), state.responses[chosen], start[0], jnp.int32(0))
+        Subproblem(
+            jnp.zeros_like(start), state.responses[chosen], start[0], jnp.int32(0)
+        )
     )
     limit = 1 if batch == 1 + bool(state.fit_bias) else UPDATES * batch
     part = jax.lax.while_loop(
@@ -173,10 +170,9 @@ def _bounds(
 
 def _curvature(diagonal_i: Scalar, diagonal: Vector, row: Vector) -> Vector:
     """`||Phi(x_i) - Phi(x_j)||^2`, above 0."""
-    tiny = jnp.finfo(row.dtype).eps * diagonal_i
-    return jnp.maximum(
-        diagonal_i + diagonal - 2 * row, jnp.maximum(tiny, jnp.finfo(row.dtype).tiny)
-    )
+    limits = jnp.finfo(row.dtype)
+    least = jnp.maximum(limits.eps * diagonal_i, limits.tiny)
+    return jnp.maximum(diagonal_i + diagonal - 2 * row, least)
 
 
 def _choose_pairs(
@@ -201,7 +197,7 @@ def _choose_pairs(
     return state._replace(rows=rows), chosen, exists
 
 
-def _pair(
+def _best_pair(
     coefficients: Float[Array, " batch"],
     responses: Float[Array, " batch"],
     diagonal: Float[Array, " batch"],

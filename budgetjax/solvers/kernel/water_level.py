@@ -9,6 +9,8 @@ or three passes over the responses from the previous level.
 https://arxiv.org/abs/1204.0566
 """
 
+import functools
+
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
@@ -17,6 +19,8 @@ from budgetjax.solvers.training_set import Scalar, Vector
 
 # The maximum number of Newton passes, if rounding prevents convergence.
 MAX_PASSES = 100
+# A tangent: its slope, and its value at 0.
+Line = tuple[Scalar, Scalar]
 
 
 def level(
@@ -24,11 +28,8 @@ def level(
 ) -> Scalar:
     """`gamma` such that `sum_i max(0, gamma - heights_i) = volume`; O(n) per pass.
 
-    Args:
-      heights: shape `(n,)`; infinite ones are never covered.
-      volume: at least 0; 0 gives the lowest height.
-      guess: the start of the search, which affects only its speed.
-      weight: weights of the terms of the sum, above 0, shape `(n,)`.
+    Infinite heights are never covered; the volume 0 gives the lowest height. The guess
+    affects only the speed. `weight` has weights of the terms of the sum, above 0.
     """
 
     def newton(gamma):
@@ -47,11 +48,9 @@ def level(
 
     # The first step ends at or above the level, and all others descend to it. A guess
     # out of bounds would cost digits.
-    lowest = jnp.min(heights)
+    lowest, volume_above = jnp.min(heights), volume
     if weight is not None:
         volume_above = volume / weight[jnp.argmin(heights)]
-    else:
-        volume_above = volume
     above = newton(jnp.clip(guess, lowest, lowest + volume_above))
 
     def body(carry):
@@ -82,32 +81,20 @@ def balanced_level(
     taken where they meet, until the level there is as high as the tangents. (The paper
     sorts both classes instead; Appendix B.)
 
-    Args:
-      heights, volume, weight: as in `level`.
-      y: -1 and +1, both present, shape `(n,)`.
-      guess: the level and the bias to start from.
-      reach: the distance from the guessed bias to search first.
-      tolerance: how far the level may be below the highest; 0 means up to rounding.
-
-    Returns:
-      The level and the bias. The bias need not be unique.
+    Both classes must be present. The bias need not be unique. `guess` is the level and
+    the bias to start from, `reach` the distance from that bias to search first, and
+    `tolerance` how far the level may be below the highest; 0 means up to rounding.
     """
     dtype = heights.dtype
     epsilon = 4 * jnp.finfo(dtype).eps
-    lowest_positive, lowest_negative = (
-        jnp.min(jnp.where(y == sign, heights, jnp.inf)) for sign in (1, -1)
-    )
+    lowest = [jnp.min(jnp.where(y == sign, heights, jnp.inf)) for sign in (1, -1)]
     weights = jnp.ones_like(y) if weight is None else weight
     # An upper bound of the depth of water over any example.
     deepest = volume / jnp.min(weights)
     # Tangents as pairs of slope and value at 0. The first two are for biases so far
     # away that only one class is under water.
-    rising = (jnp.ones((), dtype), lowest_positive + deepest)
-    falling = (-jnp.ones((), dtype), lowest_negative + deepest)
-
-    def meeting(rising, falling):
-        bias = (falling[1] - rising[1]) / (rising[0] - falling[0])
-        return bias, rising[1] + rising[0] * bias
+    rising = (jnp.ones((), dtype), lowest[0] + deepest)
+    falling = (-jnp.ones((), dtype), lowest[1] + deepest)
 
     def tangent(bias, guess):
         gamma = level(heights + y * bias, volume, guess, weight)
@@ -116,31 +103,25 @@ def balanced_level(
         signs = jnp.sum(jnp.where(wet, weights * y, 0))
         slope = signs / jnp.where(count > 0, count, 1)
         # Without water, or with less than rounding resolves, the lowest class decides.
-        dry = jnp.sign(lowest_negative - bias - (lowest_positive + bias))
+        dry = jnp.sign(lowest[1] - bias - (lowest[0] + bias))
         return gamma, bias, jnp.where(count > 0, slope, dry)
 
     def with_tangent(at, rising, falling):
         gamma, bias, slope = at
         line = (slope, gamma - slope * bias)
-
-        def choose(first, second):
-            return jnp.where(slope > 0, first, second)
-
-        return (
-            at,
-            jax.tree.map(choose, line, rising),
-            jax.tree.map(choose, falling, line),
-        )
+        choose = functools.partial(jnp.where, slope > 0)
+        rising = jax.tree.map(choose, line, rising)
+        return at, rising, jax.tree.map(choose, falling, line)
 
     def unfinished(carry):
         (gamma, _, slope), rising, falling, _, passes = carry
-        highest = meeting(rising, falling)[1]
+        highest = _meeting(rising, falling)[1]
         slack = jnp.maximum(tolerance, epsilon * jnp.maximum(1, jnp.abs(highest)))
         return (slope != 0) & (highest - gamma > slack) & (passes < MAX_PASSES)
 
     def body(carry):
         (gamma, bias, _), rising, falling, reach, passes = carry
-        next_bias = jnp.clip(meeting(rising, falling)[0], bias - reach, bias + reach)
+        next_bias = jnp.clip(_meeting(rising, falling)[0], bias - reach, bias + reach)
         lines = with_tangent(tangent(next_bias, gamma), rising, falling)
         return *lines, 2 * reach, passes + 1
 
@@ -149,3 +130,9 @@ def balanced_level(
     carry = (*lines, jnp.asarray(reach, dtype), jnp.int32(0))
     gamma, bias, _ = jax.lax.while_loop(unfinished, body, carry)[0]
     return gamma, bias
+
+
+def _meeting(rising: Line, falling: Line) -> tuple[Scalar, Scalar]:
+    """The bias where two tangents meet, and the level there."""
+    bias = (falling[1] - rising[1]) / (rising[0] - falling[0])
+    return bias, rising[1] + rising[0] * bias

@@ -170,15 +170,10 @@ def one_pass(state: State, X: Rows) -> State:
         ends = jnp.stack([-projected, projected])
         return updated, ~shrunk, jnp.where(shrunk, tally, jnp.maximum(tally, ends))
 
+    order, start = shuffle(order_key, state.order), (state.weights, state.coefficients)
+    tally = jnp.full_like(state.bounds, -jnp.inf)
     weights, coefficients, kept, ends = visit_all(
-        X,
-        state.problem.squares,
-        shuffle(order_key, state.order),
-        state.weights,
-        state.coefficients,
-        visit,
-        jnp.full_like(state.bounds, -jnp.inf),
-        further,
+        X, state.problem.squares, order, *start, visit, tally, further
     )
     n = X.shape[0]
     whole = state.order.number == n
@@ -225,12 +220,8 @@ def objective(state: State, X: Rows, y: Vector | None) -> Objective:
     share = 1 if weight is None else weight
     hinge = jnp.maximum(1 - margins, 0)
     squared = jnp.isinf(state.upper)
-    ridge = jnp.where(state.ridge > 0, state.ridge, 1)
-    loss = jnp.where(
-        squared,
-        jnp.sum(share * jnp.square(hinge)) / (2 * ridge),
-        jnp.where(squared, 0, state.upper) * jnp.sum(share * hinge),
-    )
+    penalty = jnp.where(squared, 1 / (2 * state.ridge), state.upper)
+    loss = penalty * jnp.sum(share * jnp.where(squared, jnp.square(hinge), hinge))
     # In this order, since the square of a small coefficient may underflow.
     smoothing = state.coefficients * (state.ridge / share * state.coefficients)
     return Objective(

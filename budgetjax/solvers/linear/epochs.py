@@ -17,12 +17,7 @@ MANY, RUN_BITS = 4096, 4
 
 @_pytree.record
 class Order(NamedTuple):
-    """The order of visits to some patterns.
-
-    Attributes:
-      indices: the patterns, shape `(n,)`.
-      number: the number of patterns to visit, from the first.
-    """
+    """The order of visits to some patterns, the first `number` of `indices`."""
 
     indices: Int32[Array, " n"]
     number: Int32[Array, ""]
@@ -46,17 +41,7 @@ def visit_all(
     """Visits every pattern of an order; O(n) plus O(nonzeros of a row) per visit.
 
     Each visit adds the pattern, times the change of its coefficient, to the weights.
-
-    Args:
-      patterns, squares: all patterns, and their squared norms.
-      order: the order, without repetition.
-      weights, coefficients, tally: the values before the pass.
-      visit: see `Visit`.
-      further: more arguments per pattern, a tree of arrays of shape `(n,)`, or None.
-
-    Returns:
-      Weights and coefficients after the pass, the kept patterns in the order of their
-      visits, and the tally.
+    No pattern comes twice. The kept patterns are returned in the order of their visits.
     """
 
     def body(t, state):
@@ -69,14 +54,8 @@ def visit_all(
         now, keep, tally = visit(old, margin, get(squares, i), more, tally)
         weights = patterns.add(i, now - old, weights)
         # The next pattern overwrites one that is not kept.
-        kept = set_at(kept, count, i)
-        return (
-            weights,
-            set_at(new, i, now),
-            kept,
-            count + keep.astype(count.dtype),
-            tally,
-        )
+        kept, count = set_at(kept, count, i), count + keep.astype(count.dtype)
+        return weights, set_at(new, i, now), kept, count, tally
 
     spare = jnp.zeros_like(order.indices)
     start = (weights, coefficients, spare, jnp.int32(0), tally)

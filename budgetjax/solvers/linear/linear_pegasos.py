@@ -118,8 +118,7 @@ def step(state: State, X: Rows, y: Vector | None) -> State:
     """Processes the blocks that draw every pattern once, on average."""
     k = state.batch_size.value
     key, drawn = _draw(state)
-    blocks = drawn.shape[0] // k
-    per_block = _decay(state) * k
+    blocks, per_block = drawn.shape[0] // k, _unit_per_block(state)
 
     def block(t, carry):
         """Figure 1, one iteration; `w_t` is `weights / unit`, and 0 in the first."""
@@ -148,24 +147,21 @@ def step(state: State, X: Rows, y: Vector | None) -> State:
     weights, coefficients = jax.lax.fori_loop(
         jnp.int32(0), jnp.int32(blocks), block, (state.weights, state.coefficients)
     )
+    num_blocks = state.num_blocks + blocks
     return state._replace(
-        weights=weights,
-        coefficients=coefficients,
-        num_blocks=state.num_blocks + blocks,
-        key=key,
+        weights=weights, coefficients=coefficients, num_blocks=num_blocks, key=key
     )
 
 
-def _decay(state: State) -> Scalar:
-    """`lambda`."""
+def _unit_per_block(state: State) -> Scalar:
+    """`lambda k`."""
     total = training_set.total_weight(state.coefficients, state.problem.weight)
-    return 1 / (state.penalty * total)
+    return 1 / (state.penalty * total) * state.batch_size.value
 
 
 def _unit(state: State) -> Scalar:
     """The divisor of the sum of patterns that gives the weights."""
-    blocks = jnp.maximum(state.num_blocks, 1)
-    return _decay(state) * state.batch_size.value * blocks
+    return _unit_per_block(state) * jnp.maximum(state.num_blocks, 1)
 
 
 def objective(state: State, X: Rows, y: Vector | None) -> Objective:

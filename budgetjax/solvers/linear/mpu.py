@@ -1,5 +1,6 @@
 """The Margin Perceptron with Unlearning; see `init`."""
 
+import functools
 from typing import Any, NamedTuple
 
 import jax
@@ -140,8 +141,8 @@ def init(  # noqa: PLR0913
         need float64. `solve` sets it.
 
     Raises:
-      ValueError: if an argument is invalid, float32 cannot hold the counts, or a
-        pattern is zero and the margin hard.
+      ValueError: if float32 cannot hold the counts, or a pattern is zero and the margin
+        hard.
 
     Example:
       >>> data = bj.datasets.load("digits")
@@ -161,32 +162,23 @@ def init(  # noqa: PLR0913
     problem = patterns.read_problem(X, y, weight, fit_bias, bias_scale, kernel)
     squares, dtype = problem.squares, problem.squares.dtype
     if _checks.flag("hard_margin", hard_margin) and weight is not None:
-        raise ArgumentError(
-            "weight", "be None, as it changes no hard margin", "weights"
-        )
+        wanted = "be None, as it changes no hard margin"
+        raise ArgumentError("weight", wanted, "weights")
     C = _checks.as_leaf("penalty", penalty, dtype, _checks.positive)
     squared = patterns.is_squared(loss)
     if squared and (hard_margin or weight is not None):
+        wanted = "be False and weight None with loss='squared_hinge'"
         got = "a hard margin" if hard_margin else "weights"
-        raise ArgumentError(
-            "hard_margin", "be False and weight None with loss='squared_hinge'", got
-        )
-    damping = 1 / (2 * C) if squared else None
-    leaf = _checks.as_leaf("tolerance", tolerance, dtype, _checks.positive)
-    # A delta above 1 has no meaning.
-    delta = jnp.minimum(DELTA_PER_TOLERANCE * leaf, 0.9)
-    gap = GAP * (jnp.max(squares) + (0 if damping is None else damping))
-    if hard_margin or squared:
-        threshold, max_count = gap / delta, jnp.full_like(gap, jnp.inf)
-    else:
-        max_count = jnp.floor(C * gap * (2 + delta) / delta) + 1  # Remark 4
-        threshold = max_count / C
+        raise ArgumentError("hard_margin", wanted, got)
+    accuracy = _checks.as_leaf("tolerance", tolerance, dtype, _checks.positive)
+    damping, gap, threshold, max_count = _find_thresholds(
+        squares, C, accuracy, bool(hard_margin), squared
+    )
     rounds = [
         _checks.size("first_rounds", first_rounds, at_least=0),
         _checks.size("second_rounds", second_rounds, at_least=0),
     ]
-    _check_range(problem, squared, bool(hard_margin), tolerance, max_count, threshold)
-    return State(
+    state = State(
         algorithm=Name("mpu"),
         weights=jnp.zeros(problem.width, dtype),
         counts=jnp.zeros_like(squares),
@@ -202,55 +194,60 @@ def init(  # noqa: PLR0913
         key=jax.random.key(_checks.seed(seed)),
         problem=problem,
     )
+    _check_range(state, tolerance, bool(hard_margin))
+    return state
 
 
-def _check_range(
-    problem: Problem,
-    squared: bool,
-    hard: bool,
-    tolerance: ArrayLike,
-    max_count: Scalar,
-    threshold: Scalar,
-) -> None:
+@functools.partial(jax.jit, static_argnums=(3, 4))
+def _find_thresholds(
+    squares: Vector, C: Scalar, tolerance: Scalar, hard: bool, squared: bool
+) -> tuple[Scalar | None, Scalar, Scalar, Scalar]:
+    """`damping`, `gap`, `threshold` and `max_count` of a state."""
+    damping = 1 / (2 * C) if squared else None
+    # A delta above 1 has no meaning.
+    delta = jnp.minimum(DELTA_PER_TOLERANCE * tolerance, 0.9)
+    gap = GAP * (jnp.max(squares) + (0 if damping is None else damping))
+    if hard or squared:
+        return damping, gap, gap / delta, jnp.full_like(gap, jnp.inf)
+    max_count = jnp.floor(C * gap * (2 + delta) / delta) + 1  # Remark 4
+    return damping, gap, max_count / C, max_count
+
+
+def _check_range(state: State, tolerance: ArrayLike, hard: bool) -> None:
     """Raises if the updates would not end; does nothing if a value is traced."""
-    counts = max_count
-    if problem.weight is not None:
-        counts *= jnp.max(problem.weight)
-    values = problem.squares, tolerance, counts, threshold
-    known = [value for value in map(_checks.concrete, values) if value is not None]
-    if len(known) < len(values):
+    problem = state.problem
+    values = problem.squares, problem.weight, state.max_count, state.threshold
+    if _checks.is_traced((values, tolerance)):
         return
-    squares, accuracy, total, height = known
+    squares, weight, max_count, threshold = map(np.asarray, values)
+    counts = max_count * (1 if problem.weight is None else np.max(weight))
     limits = np.finfo(squares.dtype)
     integers = 2.0 ** (limits.nmant + 1)
-    for is_wrong, message in (
-        (
-            not np.any(squares),
-            "squared norms must not all be 0, got 0 in all rows; scale X up",
-        ),
-        (
-            hard and not np.all(squares),
+    if not np.any(squares):
+        wrong = "squared norms must not all be 0, got 0 in all rows; scale X up"
+    elif hard and not np.all(squares):
+        wrong = (
             "hard_margin needs patterns that are not zero, got zeros in row "
-            f"{np.argmin(squares > 0)}; fit_bias=True appends a number to every row",
-        ),
-        (
-            squares.dtype == np.float32 and accuracy < FLOAT32_TOLERANCE,
+            f"{np.argmin(squares > 0)}; fit_bias=True appends a number to every row"
+        )
+    elif squares.dtype == np.float32 and np.asarray(tolerance) < FLOAT32_TOLERANCE:
+        wrong = (
             f"tolerance must be at least {FLOAT32_TOLERANCE:g} in float32, got "
-            f"{accuracy:g}; use solve, which computes in float64, or jax.enable_x64",
-        ),
-        (
-            not hard and not squared and total > integers,
+            f"{tolerance:g}; use solve, which computes in float64, or jax.enable_x64"
+        )
+    elif not hard and state.damping is None and counts > integers:
+        wrong = (
             f"counts must be at most {integers:g} to be exact in {squares.dtype}, got "
-            f"{total:g}; raise tolerance, or lower penalty, or scale X down",
-        ),
-        (
-            not height < np.sqrt(limits.max),
-            f"threshold must have a square within {squares.dtype}, got {height:g}; "
-            "raise penalty, or scale X down",
-        ),
-    ):
-        if is_wrong:
-            raise InputError(message)
+            f"{counts:g}; raise tolerance, or lower penalty, or scale X down"
+        )
+    elif not threshold < np.sqrt(limits.max):
+        wrong = (
+            f"threshold must have a square within {squares.dtype}, got {threshold:g}; "
+            "raise penalty, or scale X down"
+        )
+    else:
+        return
+    raise InputError(wrong)
 
 
 def _present(
@@ -281,23 +278,15 @@ def _present(
         change = jnp.stack([jnp.maximum(change, 0), jnp.maximum(-change, 0)])
         return updated, keep, tally + change
 
-    weight = state.problem.weight
+    start, weight = (state.weights, state.counts), state.problem.weight
+    limits = None if weight is None else state.max_count * weight
     weights, counts, kept, tally = visit_all(
-        X,
-        state.problem.squares,
-        order,
-        state.weights,
-        state.counts,
-        visit,
-        state.tally,
-        None if weight is None else state.max_count * weight,
+        X, state.problem.squares, order, *start, visit, state.tally, limits
     )
+    num_visits = state.num_visits + order.number.astype(state.num_visits.dtype)
     changed = jnp.any(tally != state.tally)
     state = state._replace(
-        weights=weights,
-        counts=counts,
-        tally=tally,
-        num_visits=state.num_visits + order.number.astype(state.num_visits.dtype),
+        weights=weights, counts=counts, tally=tally, num_visits=num_visits
     )
     return state, kept, changed
 
@@ -358,8 +347,7 @@ def warm_start(state: State, X: Rows, before: State) -> State:
         lambda i, weights: X.add(i, get(counts, i), weights),
         state.weights,
     )
-    learned = jnp.sum(counts)
-    tally = jnp.stack([learned, jnp.zeros_like(learned)])
+    tally = state.tally.at[0].set(jnp.sum(counts))
     return state._replace(counts=counts, weights=weights, tally=tally)
 
 
@@ -371,36 +359,26 @@ def objective(state: State, X: Rows, y: Vector | None) -> Objective:
     learned = jnp.sum(state.counts)
     # Equation (24), over b^2.
     lacking = jnp.maximum(threshold - margins, 0)
-    if state.damping is not None:
-        return _squared_objective(state, square, lacking, learned)
+    if (damping := state.damping) is not None:
+        # The dual is that of the hard-margin form.
+        whole = square + damping * jnp.sum(state.counts**2)
+        return Objective(
+            (square / 2 + jnp.sum(lacking**2) / (2 * damping)) / threshold**2,
+            jnp.where(whole > 0, learned**2 / 2 / jnp.where(whole > 0, whole, 1), 0),
+        )
     lacking = lacking if weight is None else weight * lacking
     soft = Objective(
         (square / 2 + state.max_count * jnp.sum(lacking)) / threshold**2,
         (threshold * learned - square / 2) / threshold**2,
     )
     # The multiple of `a` whose smallest margin is 1, and the best multiple of `I`.
-    smallest = jnp.min(margins)
-    separates, is_hard = smallest > 0, jnp.isinf(state.max_count)
-    scale = jnp.where(separates, smallest, 1)
+    smallest, is_hard = jnp.min(margins), jnp.isinf(state.max_count)
+    scale = jnp.where(smallest > 0, smallest, 1)
     hard = Objective(
-        jnp.where(separates, square / 2 / scale**2, jnp.inf),
+        jnp.where(smallest > 0, square / 2 / scale**2, jnp.inf),
         jnp.where(square > 0, learned**2 / 2 / jnp.where(square > 0, square, 1), 0),
     )
     return jax.tree.map(lambda *pair: jnp.where(is_hard, *pair), hard, soft)
-
-
-def _squared_objective(
-    state: State, square: Scalar, lacking: Vector, learned: Scalar
-) -> Objective:
-    """The objective of the squared hinge, and the dual of its hard-margin form."""
-    damping, counts = state.damping, state.counts
-    assert damping is not None
-    whole = square + damping * jnp.sum(counts**2)
-    penalty = 1 / (2 * damping)
-    return Objective(
-        (square / 2 + penalty * jnp.sum(lacking**2)) / state.threshold**2,
-        jnp.where(whole > 0, learned**2 / 2 / jnp.where(whole > 0, whole, 1), 0),
-    )
 
 
 def model(state: State, X: Rows, y: Vector | None) -> LinearModel | KernelModel:

@@ -36,13 +36,9 @@ LOSSES = ("hinge", "squared_hinge")
 class Problem(NamedTuple):
     """The properties of the patterns that a state holds.
 
-    Attributes:
-      squares: `||z_i||^2`, shape `(n,)`.
-      weight: the weights of the examples, `v`, shape `(n,)`, or None.
-      constant: `rho`, or None for a model without a bias.
-      kernel: the kernel in place of inner products, or None.
-      digest: a digest of `y`.
-      num_features: d; not a leaf.
+    `squares` are `||z_i||^2`, `weight` is `v`, and `constant` is `rho`, or None for a
+    model without a bias; `kernel` takes the place of inner products, and `digest` is
+    that of `y`.
     """
 
     squares: Vector
@@ -98,13 +94,9 @@ def read_problem(
         constant = scale
         squares += jnp.square(constant)
     known = _checks.concrete(squares)
-    if known is not None and not np.all(np.isfinite(known)):
-        row = int(np.argmin(np.isfinite(known)))
-        raise ArgumentError(
-            "squared norms",
-            f"be finite in {squares.dtype}",
-            f"{known[row]} in row {row}; scale X down",
-        )
+    if known is not None and (row := _checks.first_bad_row(known)) < n:
+        got = f"{known[row]} in row {row}; scale X down"
+        raise ArgumentError("squared norms", f"be finite in {squares.dtype}", got)
     return Problem(
         squares=squares,
         weight=training_set.read_weight(weight, y),
@@ -136,18 +128,14 @@ def _dense_squared_norms(X: Matrix, dtype: np.dtype) -> Vector:
 
 @names_errors("solve")
 def prepare(state: LinearState, X: Any, y: ArrayLike) -> tuple[Rows, Vector]:
-    """The patterns of a linear state, and the labels; sparse rows cannot be traced.
-
-    Raises a `ValueError` if the training set differs from that of the state.
-    """
+    """The patterns of a linear state, and the labels; sparse rows cannot be traced."""
     problem = state.problem
     dense = problem.kernel is not None
     rows = DenseRows(training_set.read_features(X)) if dense else read_rows(X)
     shape = problem.squares.shape[0], problem.num_features.value
     if rows.shape != shape:
-        raise ArgumentError(
-            "X", f"be the training set of the state, of shape {shape}", rows.shape
-        )
+        wanted = f"be the training set of the state, of shape {shape}"
+        raise ArgumentError("X", wanted, rows.shape)
     y = training_set.read_labels(y, shape[0], float)
     training_set.check_same("y", problem.digest, y)
     if isinstance(rows, SparseRows):
@@ -188,8 +176,9 @@ def _dense_patterns(
     return jnp.concatenate([patterns, last[:, None]], axis=1)
 
 
+@jax.jit
 def to_model(problem: Problem, weights: Float[Array, " size"]) -> LinearModel:
     """The linear model of these weights."""
     d, constant = problem.num_features.value, problem.constant
-    bias = jnp.zeros_like(weights[0]) if constant is None else constant * weights[d]
+    bias = jnp.zeros((), weights.dtype) if constant is None else constant * weights[d]
     return LinearModel(weights[:d], bias)

@@ -57,11 +57,7 @@ def read_in_loop(values: Shaped[Array, " size"], i: Integer[Array, ""]) -> Array
 
 @_pytree.record
 class DenseRows(NamedTuple):
-    """Rows of an array.
-
-    Attributes:
-      values: shape `(n, size)`.
-    """
+    """Rows of an array."""
 
     values: Float[Array, "n size"]
 
@@ -167,11 +163,8 @@ class SparseRows(NamedTuple):
 class KernelMatrix(NamedTuple):
     """Patterns in the feature space of a kernel, stored as their inner products.
 
-    The weights are represented by their inner products with all patterns.
-
-    Attributes:
-      values: shape `(n, n)`.
-      vectors: the examples, shape `(n, d)`.
+    The weights are represented by their inner products with all patterns; `vectors` are
+    the examples.
     """
 
     values: Float[Array, "n n"]
@@ -216,9 +209,6 @@ def sparse_rows(X: Any) -> SparseRows:
     Returns:
       The rows as NumPy arrays, which take as much memory as the matrix.
 
-    Raises:
-      ValueError: if `X` is not such a matrix, or a value is not finite.
-
     Example:
       >>> import scipy.sparse
       >>> rows = bj.sparse_rows(scipy.sparse.eye_array(3, format="csr"))
@@ -230,9 +220,8 @@ def sparse_rows(X: Any) -> SparseRows:
         X = X.copy()
         X.sum_duplicates()
     if max(X.nnz + X.shape[0], X.shape[1]) > np.iinfo(np.int32).max:
-        raise ArgumentError(
-            "X", "have fewer than 2^31 numbers and columns", f"{X.nnz} and {X.shape[1]}"
-        )
+        wanted = "have fewer than 2^31 numbers and columns"
+        raise ArgumentError("X", wanted, f"{X.nnz} and {X.shape[1]}")
     values = np.asarray(_checks.array("X", X.data))
     if not jnp.issubdtype(values.dtype, jnp.floating):
         values = values.astype(np.float64)

@@ -61,11 +61,9 @@ def held_out_stop(
     patience = _checks.size("patience", patience)
     labels = np.asarray(y_held)
     if labels.shape != (len(X_held),) or not np.all(np.abs(labels) == 1):
-        raise ArgumentError(
-            "y_held",
-            f"be -1 or +1 per row of X_held, of shape ({len(X_held)},)",
-            f"{labels.tolist()[:3]} of shape {labels.shape}",
-        )
+        wanted = f"be -1 or +1 per row of X_held, of shape ({len(X_held)},)"
+        got = f"{labels.tolist()[:3]} of shape {labels.shape}"
+        raise ArgumentError("y_held", wanted, got)
     errors: list[float] = []
 
     def stop(state: State, record: Record) -> bool:
