@@ -596,7 +596,7 @@ class Kernelised(OnlineEstimator):
             settings = {
                 "seed": seed,
                 "report": report,
-                "compares": len(streamed) > 1,
+                "competes": len(streamed) > 1,
             }
             drafts = [
                 self._start_refit(each, of_stream=of_stream, **settings)

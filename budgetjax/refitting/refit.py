@@ -143,7 +143,8 @@ def refit(
         most 64 features; an integer for a matrix to that number of features; "diagonal"
         for one factor per feature. With at least 1,000 examples, "auto" keeps a learned
         matrix if it makes fewer mistakes on a fifth of them than new coefficients
-        alone. With a metric, a classifier has the logistic loss over all classes.
+        alone. With a metric, a classifier has the logistic loss over all classes, with
+        labels smoothed by 5 percent.
       epochs: passes of Adam, for vectors or for the metric.
       tolerance: a problem is solved when a step would gain less than this fraction of
         its objective.
@@ -231,12 +232,13 @@ def start_refit(
     rivals: Sequence[Any],
     seed: Any,
     report: Callable[[str], object],
-    compares: bool = False,
+    competes: bool = False,
 ) -> "Draft":
     """The first part of `refit`, which makes its choices by held-out examples.
 
-    With `compares`, they are made even if there is nothing to choose from, so that
-    drafts for the same examples, in other features, can be compared.
+    With `competes`, they are made even if there is nothing to choose from, so that
+    drafts for the same examples, in other features, can be compared. A metric is then
+    learned in fewer passes, and the best draft learns it again.
     """
     _checks.check_not_traced(state, X, y, weight, penalty)
     subject = _find_subject(state, loss, learn_metric)
@@ -253,7 +255,8 @@ def start_refit(
         moves=moves,
         form=learn_metric,
         calibrates=bool(calibrate),
-        compares=compares or bool(others),
+        compares=bool(others),
+        competes=competes,
         tolerance=float(tolerance),
         epochs=_checks.size("epochs", epochs),
         seed=_checks.numpy_seed(seed),
@@ -460,6 +463,7 @@ class Draft(NamedTuple):
       folds: held-out examples, if there is anything to judge.
       judged: folds, and the models that did not learn their held-out examples.
       metric: a metric that makes fewer mistakes there, or None.
+      rivals: the same without a metric, if it is to be compared again.
       is_bare: whether the caller gave a state or `KernelModel` alone.
     """
 
@@ -470,6 +474,7 @@ class Draft(NamedTuple):
     folds: list[Fold]
     judged: list[Judged]
     metric: metric.Trial | None
+    rivals: list[Judged]
     is_bare: bool
 
     def errors(self) -> list[Float[np.ndarray, " held"]]:
@@ -503,21 +508,34 @@ def _judge(problem: Problem, subject: _Subject, rivals: Sequence[Any]) -> Draft:
         state, penalty, judged, _ = min(tried, key=lambda choice: choice[-1])
         folds = [fold for fold, _ in judged]
     elif problem.learns or problem.calibrates:
-        folds = _make_folds(problem, number, state)
+        folds = _make_folds(problem, 1 if problem.learns else number, state)
+    without = judged if compares else []
     if problem.learns or compares:
-        learned = metric.try_metric(problem, folds[0], penalty)
-        if compares and not folds[0].prefers(judged[0].scores, learned.scores):
-            learned = None
-        else:
+        share = metric.TRIAL if problem.competes else 1.0
+        learned = metric.try_metric(problem, folds[0], penalty, share)
+        if _is_better(learned, without):
             judged = [Judged(folds[0], learned.scores)]
+        elif not problem.competes:
+            learned = None
     return Draft(
-        problem, subject.model, state, penalty, folds, judged, learned, subject.is_bare
+        *(problem, subject.model, state, penalty, folds, judged, learned, without),
+        is_bare=subject.is_bare,
     )
+
+
+def _is_better(learned: metric.Trial, without: list[Judged]) -> bool:
+    """Whether a metric makes fewer mistakes than the model without one, if any."""
+    return not without or without[0].fold.prefers(without[0].scores, learned.scores)
 
 
 def _solve(draft: Draft) -> tuple[Solution, list[Judged]]:
     """The solution, and the models for the calibration."""
-    problem, _, state, penalty, folds, judged, learned, _ = draft
+    problem, _, state, penalty, folds, judged, learned, without, _ = draft
+    if learned is not None and problem.competes:
+        learned = learned.repeat()
+        judged = [Judged(folds[0], learned.scores)]
+        if not _is_better(learned, without):
+            learned, judged = None, without
     if learned is not None:
         with_metric, weights = learned.finish()
         state = resume(state, with_metric)
