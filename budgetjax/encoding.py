@@ -29,6 +29,8 @@ from budgetjax import _checks, _pytree, inputs
 from budgetjax._errors import ArgumentError, names_errors
 from budgetjax.scaling import PerFeature, Rows
 
+__all__ = ["Encoding", "encode", "fit", "importances"]
+
 PerCode = Float[np.ndarray, " codes"]
 
 # Where the smooth clip ends, in units from the centre.
@@ -103,8 +105,13 @@ class Encoding(NamedTuple):
         if np.all(low == high):
             return low
         clipped = np.append(low, high[-1])
+        # The inverse of the clip, which has lost the digits of very far edges.
         v = clipped / np.sqrt(np.maximum(1 - np.square(clipped / CLIP), 1e-18))
         return self.centre[column] + self.unit[column] * v
+
+    def undone(self, v: Rows) -> Rows:
+        """Raw rows, from numbers in units from the centre, before the clip."""
+        return self.centre[None] + self.unit[None] * v
 
     def apply(
         self, X: Rows, dtype: DTypeLike = np.float32, *, first_row: int = 0
@@ -181,24 +188,45 @@ def encode(encoding: Encoding, X: Float[ArrayLike, "*n d"]) -> Float[Array, "*n 
     return codes[0] if rows.ndim == 1 else codes
 
 
+class Lines(NamedTuple):
+    """The codes of numbers as lines, `(v - start) * slope` from `floor` to `ceiling`.
+
+    Each has one row and a column per code; for codes of categories and missing values
+    they mean nothing.
+    """
+
+    start: Any
+    slope: Any
+    floor: Any
+    ceiling: Any
+
+
+def lines(encoding: Encoding, numpy: Any = np) -> Lines:
+    """The lines of the codes, by NumPy or JAX."""
+    column, low, high = (leaf[None] for leaf in encoding[3:6])
+    is_bin, codes = low < high, column.shape[1]
+    changes, end = column[:, 1:] != column[:, :-1], np.ones((1, 1), bool)
+    is_first = numpy.concatenate([end, changes], axis=1)[:, :codes]
+    is_last = numpy.concatenate([changes | ~is_bin[:, 1:], end], axis=1)[:, :codes]
+    return Lines(
+        numpy.where(is_bin, low, 0),
+        1 / numpy.where(is_bin, high - low, 1),
+        numpy.where(is_first, -numpy.inf, 0),
+        numpy.where(is_last, numpy.inf, 1),
+    )
+
+
 def _coder(encoding: Encoding, numpy: Any, dtype: Any) -> Callable[[Any], Any]:
     """The function from rows to codes, by NumPy or JAX, in this dtype."""
-    column, lacks = encoding.column, encoding.lacks[encoding.column][None]
-    # One row each, for rows of columns or of codes.
-    centre, unit, low, high = (
-        leaf[None]
-        for leaf in (encoding.centre, encoding.unit, encoding.low, encoding.high)
+    start, slope, floor, ceiling = (
+        leaf.astype(dtype) for leaf in lines(encoding, numpy)
     )
-    first_digits, unit = centre.astype(dtype), unit.astype(dtype)
+    column, lacks = encoding.column, encoding.lacks[encoding.column][None]
+    centre, unit = encoding.centre[None], encoding.unit[None].astype(dtype)
+    first_digits = centre.astype(dtype)
     more_digits = (centre - first_digits).astype(dtype)
+    low, high = encoding.low[None], encoding.high[None]
     is_bin, is_value, value = low < high, low == high, low.astype(dtype)
-    start = numpy.where(is_bin, low, 0).astype(dtype)
-    slope = (1 / numpy.where(is_bin, high - low, 1)).astype(dtype)
-    changes, end = (column[1:] != column[:-1])[None], np.ones((1, 1), bool)
-    is_first = numpy.concatenate([end, changes], axis=1)[:, : len(column)]
-    is_last = numpy.concatenate([changes | ~is_bin[:, 1:], end], axis=1)
-    floor = numpy.where(is_first, -numpy.inf, 0).astype(dtype)
-    ceiling = numpy.where(is_last[:, : len(column)], numpy.inf, 1).astype(dtype)
     only_bins = not _checks.is_traced(encoding) and bool(np.all(np.asarray(is_bin)))
 
     def codes_of(X):
@@ -241,9 +269,8 @@ def fit(
         uniform sample: with 8,192 rows, as in the reservoir of `fit_stream`, the share
         of the stream below an edge is off by 0.0055 (one standard deviation, at the
         median), and all are within 0.015 with a probability of 95 % (Massart 1990).
-      num_bins: the maximum number of bins of a column. With 0, a column has one code,
-        its values in units from the centre after the clip. Few, such as 5, are
-        safer where the noise is large.
+      num_bins: the maximum number of bins of a column. Few, such as 5, are safer where
+        the noise is large. 0 for a single code per column, the clipped number itself.
       nominal: columns whose numbers are names of categories, by number, or by name if
         X is a data frame.
 
@@ -275,8 +302,8 @@ def fit(
     count once, since float32 does not resolve them.
     """
     _checks.check_not_traced(X)
-    num_bins = _checks.size("num_bins", num_bins, at_least=0)
     names = inputs.column_names(X)
+    num_bins = _checks.size("num_bins", num_bins, at_least=0)
     rows = _check_rows(X, 0)
     if rows.ndim != 2 or not len(rows):
         raise ArgumentError("X", "have shape (n, d), with at least one row", rows.shape)
@@ -293,10 +320,7 @@ def fit(
             low = high = _distinct(known) if known[0] < known[-1] else known[:0]
         else:
             centre[j], unit[j] = _centre_and_unit(known, j)
-            if num_bins:
-                edges = _find_edges(known, centre[j], unit[j], num_bins)
-            else:
-                edges = np.array([0.0, 1.0]) if known[0] < known[-1] else np.zeros(1)
+            edges = _find_edges(known, centre[j], unit[j], num_bins)
             low, high = edges[:-1], edges[1:]
         indicator = np.full(int(lacks[j]), np.nan)
         both = [np.append(edge, indicator) for edge in (low, high)]
@@ -364,6 +388,9 @@ def _find_edges(
 ) -> np.ndarray:
     """The edges of the bins of a column, after the clip."""
     places = _distinct(ordered)
+    if not num_bins and len(places) > 1:
+        # A single line, of slope 1.
+        return np.array([0.0, 1.0])
     if len(places) > num_bins + 1:
         places = _quantiles(ordered, np.linspace(0, 1, num_bins + 1))
     first, *others = _clip((places - centre) / unit)

@@ -20,8 +20,10 @@ import numpy as np
 from jaxtyping import Float, Integer
 from numpy.typing import ArrayLike
 
-from budgetjax import _checks, models
+from budgetjax import _checks, encoding, inputs, models
 from budgetjax._errors import ArgumentError, names_errors
+from budgetjax.encoding import Encoding
+from budgetjax.inputs import RawRows
 from budgetjax.labels import label_indices
 
 if TYPE_CHECKING:
@@ -61,6 +63,8 @@ MOST_POINTS, FIRST_POINT = 1000, 20
 MOST_CELLS = 14
 # The ratio of values from which the colours of a heat map are logarithmic.
 WIDE = 10
+# The maximum number of rows and of values of a partial dependence, and of its columns.
+SOME_ROWS, SOME_VALUES, SOME_COLUMNS = 300, 33, 6
 # The area of the dot of the largest coefficient, in points squared.
 LARGEST_DOT = 60
 
@@ -178,7 +182,8 @@ def decision_regions(
     Args:
       model: as for `budgetjax.predict`, or a fitted estimator.
       X: rows to show, shape `(n, 2)`. None shows only the support vectors, or, without
-        support vectors, the plane up to 2.5 deviations of the scaling.
+        support vectors or with an encoding, the plane up to 2.5 deviations of the
+        scaling or units of the encoding.
       y: their labels, shape `(n,)`, for their colours; None draws them grey.
       axes: of matplotlib; None makes a figure.
 
@@ -230,6 +235,140 @@ def decision_regions(
     names = models.as_labelled(model).feature_names or ("feature 1", "feature 2")
     axes.set(xlabel=names[0], ylabel=names[1])
     return axes
+
+
+@names_errors("partial_dependence")
+def partial_dependence(
+    model: Any, X: RawRows, column: int | str, *, label: Any = None
+) -> tuple[Coordinates, Coordinates]:
+    """The mean score over rows as one column varies and all others stay as they are.
+
+    Args:
+      model: as for `budgetjax.predict`, or a fitted estimator.
+      X: raw rows, such as a sample of the training set, shape `(n, num_features)`; at
+        most 300 of them count.
+      column: its number, or its name if the model has names.
+      label: for more than two classes, the one whose score to take; None is the last.
+        For several real outputs, the number of the output.
+
+    Returns:
+      Values of the column, at most 33 of its quantiles in X, in ascending order; and
+      for each the mean score, or for a regressor the mean value.
+
+    Example:
+      >>> X = np.random.default_rng(0).uniform(-1, 1, (500, 2))
+      >>> model = bj.LinearModel(np.array([2.0, 0.0]), np.array(0.0))
+      >>> values, scores = bj.plots.partial_dependence(model, X, 0)
+      >>> bool(np.allclose(scores, 2 * values, atol=1e-5))
+      True
+
+    References:
+      Friedman (2001), "Greedy function approximation: a gradient boosting machine",
+      section 8.2, https://doi.org/10.1214/aos/1013203451.
+    """
+    model = getattr(model, "model_", model)
+    names, features = (
+        models.as_labelled(model).feature_names,
+        models.num_features(model),
+    )
+    rows = np.asarray(inputs.as_matrix(X, features, names), np.float64)
+    at = _find_column(column, names, features)
+    known = rows[~np.isnan(rows[:, at]), at]
+    if not len(known):
+        raise ArgumentError("X", f"have values in column {column}", "none")
+    values = np.unique(
+        np.quantile(known, np.linspace(0, 1, SOME_VALUES), method="lower")
+    )
+    some = rows[np.linspace(0, len(rows) - 1, min(len(rows), SOME_ROWS)).astype(int)]
+    # All values of each row in turn.
+    varied = np.repeat(some[None], len(values), axis=0)
+    varied[:, :, at] = values[:, None]
+    scores = np.asarray(models.score_rows(model, varied.reshape(-1, features)))
+    if models.is_regressor(model):
+        scores = np.asarray(models.predict_from_scores(model, scores))
+    if scores.ndim > 1:
+        scores = scores[:, _find_output(model, label, scores.shape[1])]
+    return values, np.mean(scores.reshape(len(values), -1), axis=1, dtype=np.float64)
+
+
+def _find_column(column: int | str, names: Sequence[str] | None, features: int) -> int:
+    """The number of a column, given by its number or name."""
+    if names is not None and column in names:
+        return list(names).index(str(column))
+    if isinstance(column, int | np.integer) and 0 <= column < features:
+        return int(column)
+    named = "" if names is None else f" or one of {', '.join(names[:10])}"
+    raise ArgumentError("column", f"be a number below {features}{named}", repr(column))
+
+
+def _find_output(model: Any, label: Any, columns: int) -> int:
+    """The column of the scores of a label, or of a real output."""
+    classes = models.class_labels(model)
+    known = list(range(columns)) if classes is None else classes.tolist()
+    if label is None:
+        return columns - 1
+    if label not in known:
+        expected = f"be one of {', '.join(map(repr, known[:10]))}"
+        raise ArgumentError("label", expected, repr(label))
+    return known.index(label)
+
+
+@names_errors("features")
+def features(
+    model: Any,
+    X: RawRows,
+    columns: Sequence[int | str] | None = None,
+    *,
+    label: Any = None,
+    axes: Axes | None = None,
+) -> Axes:
+    """Draws what a model has learned of single columns; see `partial_dependence`.
+
+    The horizontal axis shows the values of a single column, or the ranks of those of
+    several, of which 0 % is the least. For a model that encodes columns, the legend has
+    the share of each in the features; see `budgetjax.encoding.importances`.
+
+    Args:
+      model: as for `budgetjax.predict`, or a fitted estimator.
+      X: raw rows, such as a sample of the training set, shape `(n, num_features)`.
+      columns: their numbers, or names if the model has names. None draws the six along
+        which the scores vary most.
+      label: as for `partial_dependence`.
+      axes: of matplotlib; None makes a figure.
+
+    Example:
+      >>> X = np.random.default_rng(0).uniform(-1, 1, (500, 2))
+      >>> model = bj.LinearModel(np.array([2.0, 0.0]), np.array(0.0))
+      >>> bj.plots.features(model, X, [0]).get_xlabel()
+      'feature 1'
+    """
+    model = getattr(model, "model_", model)
+    whole = models.as_labelled(model)
+    number, encoder = models.num_features(model), whole.scaling
+    names = whole.feature_names or tuple(f"feature {i + 1}" for i in range(number))
+    chosen = range(number) if columns is None else columns
+    numbers = [_find_column(one, whole.feature_names, number) for one in chosen]
+    curves = {at: partial_dependence(model, X, at, label=label) for at in numbers}
+    if columns is None:
+        largest = sorted(numbers, key=lambda at: -np.ptp(curves[at][1]))
+        numbers = largest[:SOME_COLUMNS]
+    shares = {}
+    if isinstance(encoder, Encoding):
+        rows = np.asarray(inputs.as_matrix(X, number, whole.feature_names))
+        shares = dict(enumerate(encoding.importances(encoder, rows)))
+    axes = _axes(axes)
+    for i, at in enumerate(numbers):
+        values, scores = curves[at]
+        ranks = np.linspace(0, 100, len(values)) if len(numbers) > 1 else values
+        name = names[at] + (f", {100 * shares[at]:.0f} %" if at in shares else "")
+        # A column of few values has no function between them.
+        marker = "o" if len(values) <= MOST_CELLS else ""
+        style = {"marker": marker, "markersize": 4, **_line_style(i)}
+        axes.plot(ranks, scores, label=name, **style)
+    axes.set_ylabel("mean value" if models.is_regressor(model) else "mean score")
+    several = len(numbers) > 1
+    axes.set_xlabel("rank of the value, %" if several else names[numbers[0]])
+    return _with_grid(axes, legend="best" if several or shares else None)
 
 
 @names_errors("sweep")
@@ -445,6 +584,9 @@ def support_images(
             f"{height} x {width}",
         )
     vectors, coefficients = _active_rows(models.support(model))
+    if vectors.shape[1] != features:
+        got = f"vectors of {vectors.shape[1]} encoded features"
+        raise ArgumentError("model", "have rows as support vectors", got)
     if coefficients.shape[1] == 1:
         coefficients = np.concatenate([-coefficients, coefficients], axis=1)
     codes, sizes = coefficients.argmax(axis=1), coefficients.max(axis=1)
@@ -515,10 +657,13 @@ def _line_style(i: int) -> dict[str, Any]:
 def _support_vectors(model: Any) -> tuple[np.ndarray, np.ndarray]:
     """The support vectors and their coefficients; empty for models without them.
 
-    They are also empty for a tuple of models, since each has its own.
+    They are also empty for a tuple of models, since each has its own, and for a model
+    that encodes rows, whose vectors are not rows.
     """
     one = models.as_labelled(model).model
-    if type(one) is tuple or not hasattr(one, "kernel") or not one.kernel.of_examples:
+    encodes = isinstance(models.as_labelled(model).scaling, Encoding)
+    kernel = None if type(one) is tuple else getattr(one, "kernel", None)
+    if encodes or kernel is None or not kernel.of_examples:
         return np.zeros((0, 2)), np.zeros((0, 1))
     return _active_rows(models.support(model))
 

@@ -49,6 +49,7 @@ from jaxtyping import Array, Float, Float32, Shaped
 
 from budgetjax import _checks, models, scaling
 from budgetjax._errors import ArgumentError, names_class, names_errors, warn
+from budgetjax.encoding import Encoding
 from budgetjax.kernels import RBF, Kernel
 from budgetjax.models import Labelled
 from budgetjax.online import choices, driver, registry
@@ -65,7 +66,7 @@ except ImportError as error:
     with names_errors("budgetjax.river"):
         raise _checks.missing_module("river") from error
 
-__all__ = ["BudgetedClassifier", "BudgetedOneClass", "BudgetedRegressor"]
+__all__ = ["BudgetedClassifier", "BudgetedOneClass", "BudgetedRegressor", "Encoder"]
 
 # Rows that are learned at once. A single row uses the same program, since most of its
 # time is the call itself.
@@ -801,3 +802,51 @@ class BudgetedOneClass(Online, base.AnomalyDetector):
         """The anomaly score, about 0 for rows like those learned; 1 without any."""
         scores, _ = self._score_rows([x])
         return 1.0 if scores is None else 1.0 - float(scores[0, 0])
+
+
+class Encoder(base.MiniBatchTransformer):
+    """Columns as codes, before a learner in a pipeline; see `budgetjax.encoding`.
+
+    The encoding is fitted beforehand, on a sample of rows: it does not learn. A feature
+    that a row lacks, or that is None, is a missing value. Cost: some 0.1 ms per row,
+    and that of `budgetjax.encoding.Encoding.apply`.
+
+    Args:
+      encoding: from `budgetjax.encoding.fit`.
+      features: the names of its columns, in their order.
+
+    Example:
+      >>> from budgetjax.river import BudgetedClassifier, Encoder
+      >>> X = np.array([[0.0, 3.0], [1.0, 5.0], [2.0, 9.0]])
+      >>> encoder = Encoder(bj.encoding.fit(X, num_bins=2), ["price", "age"])
+      >>> encoder.transform_one({"price": 1.0, "age": 9.0, "other": 7.0})
+      {'code 0': 1.0, 'code 1': 0.0, 'code 2': 1.0, 'code 3': 1.0}
+      >>> model = encoder | BudgetedClassifier("arow", budget=20)
+    """
+
+    def __init__(self, encoding: Encoding, features: Iterable[Hashable]):
+        self.encoding, self.features = encoding, list(features)
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the codes."""
+        return [f"code {i}" for i in range(self.encoding.num_features)]
+
+    @names_class
+    def transform_one(self, x: Row) -> dict[Any, float]:
+        """The codes of a row by name."""
+        return dict(zip(self.names, self._codes([x])[0].tolist(), strict=True))
+
+    @names_class
+    def transform_many(self, X: Frame) -> Frame:
+        """The codes of the rows of a data frame, one column each."""
+        frame = dataframe.into_frame(X)
+        codes = self._codes([*_rows_of(frame)])
+        columns = dict(zip(self.names, codes.T, strict=True))
+        return dataframe.to_native_frame(columns, like=frame)
+
+    def _codes(self, rows: list[Row]) -> Float32[np.ndarray, "n codes"]:
+        values = [[x.get(name) for name in self.features] for x in rows]
+        # None becomes NaN.
+        shape = len(rows), len(self.features)
+        return self.encoding.apply(np.array(values, np.float64).reshape(shape))

@@ -1,14 +1,22 @@
 """Models that take raw columns through an encoding."""
 
 import functools
+import json
+import zipfile
 
 import jax
+import jax.export
 import jax.numpy as jnp
 import numpy as np
+import onnxruntime
 import pytest
+from click.testing import CliRunner
+from sklearn.preprocessing import StandardScaler
 
 import budgetjax as bj
 from budgetjax import models
+from budgetjax.cli import commands
+from budgetjax.exporting import predictor
 from budgetjax.refitting.reduce import compact
 
 random = np.random.default_rng(0)
@@ -183,3 +191,174 @@ def test_encoded_models_become_smaller():
     small = bj.prune(folded, 5)
     assert small.predict(X).shape == (400,)
     assert small.model.vectors.shape == (5, 3)
+
+
+def run_exported(path, rows):
+    """The scores of an exported file."""
+    if path.suffix == ".onnx":
+        session = onnxruntime.InferenceSession(path)
+        kind = session.get_inputs()[0].type.removeprefix("tensor(")[:-1]
+        dtype = {"float": np.float32, "double": np.float64}[kind]
+        return session.run(["scores"], {"X": rows.astype(dtype)})[0]
+    with zipfile.ZipFile(path) as file:
+        program = jax.export.deserialize(bytearray(file.read("program")))
+        about = json.loads(file.read("about.json"))
+    with jax.enable_x64(about["dtype"] == "float64"):
+        return np.asarray(program.call(rows.astype(about["dtype"]))["scores"])
+
+
+@pytest.mark.parametrize("suffix", ["onnx", "stablehlo"])
+@pytest.mark.parametrize("name", ["numbers", "codes", "mapped", "folded", "linear"])
+def test_exported_files_encode_rows(name, suffix, tmp_path):
+    model, rows = encoded(mapped=name != "codes"), X
+    if name == "folded":
+        model = models.fold_map(model)
+    if name == "linear":
+        weights = random.normal(size=CODES.num_codes).astype(np.float32)
+        model = model._replace(model=bj.LinearModel(weights, jnp.float32(0.5)))
+    if name == "numbers":
+        rows = X[:, :1].astype(np.float32)
+        codes = bj.encoding.fit(rows, 6)
+        state = bj.perceptron.init(bj.RBF(1.0), num_features=6, budget=30)
+        state, _ = bj.run(bj.perceptron, state, codes.apply(rows), Y)
+        model = bj.Labelled(state, codes)
+    path = tmp_path / f"model.{suffix}"
+    bj.export(path, model)
+    more = np.array([[np.nan] * 4, [-1e30, 0, 9, 1e30], [1e30, 2e5, -1, 0]])
+    rows = np.concatenate([rows, more[:, : rows.shape[1]].astype(rows.dtype)])
+    scores = run_exported(path, rows)
+    expected = model.decision_function(rows)
+    terms = 1.0
+    if name != "linear":
+        terms = np.abs(np.asarray(bj.support(model).coefficients)).sum()
+    np.testing.assert_allclose(scores, expected, rtol=1e-5, atol=1e-6 * terms)
+
+
+def test_a_scaler_before_an_encoded_model_is_exported_with_it(tmp_path):
+    rows = X[:, :2]
+    scaler = StandardScaler().fit(rows)
+    codes = bj.encoding.fit(scaler.transform(rows), 6)
+    state = bj.perceptron.init(bj.RBF(1.0), num_features=codes.num_codes, budget=30)
+    state, _ = bj.run(bj.perceptron, state, codes.apply(scaler.transform(rows)), Y)
+    model = bj.Labelled(state, codes)
+    behind = predictor._behind(scaler, model)
+    np.testing.assert_allclose(
+        behind.decision_function(rows),
+        model.decision_function(scaler.transform(rows)),
+        atol=1e-5,
+    )
+    with pytest.raises(ValueError, match="model must have no StandardScaler before it"):
+        predictor._behind(StandardScaler().fit(np.nan_to_num(X)), encoded())
+
+
+def test_river_encodes_rows_before_a_learner():
+    pandas = pytest.importorskip("pandas")
+    river = pytest.importorskip("budgetjax.river")
+    encoder = river.Encoder(CODES, NAMES)
+    frame = pandas.DataFrame(X, columns=NAMES)
+    found = encoder.transform_many(frame)
+    np.testing.assert_array_equal(found.to_numpy(), CODES.apply(X))
+    row = dict(zip(NAMES, X[7].tolist(), strict=True))
+    assert [*encoder.transform_one(row).values()] == found.iloc[7].tolist()
+    row.pop("gaps")
+    missing = CODES.apply(np.append(X[7, :3], np.nan)[None])[0]
+    assert [*encoder.transform_one(row | {"more": 1}).values()] == missing.tolist()
+    assert [*encoder.transform_one(row | {"gaps": None}).values()] == missing.tolist()
+    model = encoder | river.BudgetedClassifier("arow", kernel=bj.RBF(0.3), budget=20)
+    model.learn_many(frame, pandas.Series(Y))
+    state = bj.arow.init(bj.RBF(0.3), num_features=CODES.num_codes, budget=20)
+    state, _ = bj.run(bj.arow, state, CODES.apply(X), Y)
+    expected = bj.predict(state, CODES.apply(X))
+    assert np.mean(model.predict_many(frame).to_numpy() == expected) > 0.99
+    with pytest.raises(ValueError, match="Encoder: X must be finite, or NaN"):
+        encoder.transform_one(row | {"gaps": np.inf})
+
+
+def test_the_command_line_predicts_by_an_encoded_model(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    folded = models.fold_map(encoded())._replace(classes=np.array(["no", "yes"]))
+    bj.save(tmp_path / "model.st", folded)
+    frame = pandas.DataFrame(X[:, ::-1], columns=NAMES[::-1])
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    paths = [str(tmp_path / name) for name in ("model.st", "rows.csv")]
+    done = CliRunner().invoke(commands.budgetjax, ["predict", *paths, "--quiet"])
+    assert done.exit_code == 0, done.output
+    assert done.output.split() == folded.predict(X).tolist()
+    told = CliRunner().invoke(commands.budgetjax, ["info", paths[0]]).output
+    assert "scaling: 4 columns as 23 codes, mapped to 3 features" in " ".join(
+        told.split()
+    )
+
+
+def batches_of(rows=X, size=90):
+    return [(rows[i : i + size], Y[i : i + size]) for i in range(0, len(rows), size)]
+
+
+def new_state():
+    return bj.arow.init(bj.RBF(0.3), num_features=CODES.num_codes, budget=20)
+
+
+def test_a_stream_is_encoded(tmp_path):
+    codes = CODES.apply(X)
+    state, scores = bj.run(bj.arow, new_state(), codes, Y)
+    found = bj.fit_stream(
+        bj.arow, new_state(), batches_of(), encode=CODES, batch_rows=64
+    )
+    np.testing.assert_allclose(
+        found.decision_function(X), bj.decision_function(state, codes), atol=1e-4
+    )
+    assert found.error == pytest.approx(np.mean(np.asarray(scores) * Y <= 0))
+    assert found.scaling is CODES
+    # A file keeps it, and the model goes on.
+    bj.save(tmp_path / "model", found)
+    more = bj.fit_stream(
+        bj.arow, bj.load(tmp_path / "model"), batches_of(), batch_rows=64
+    )
+    state, _ = bj.run(bj.arow, state, codes, Y)
+    np.testing.assert_allclose(
+        more.decision_function(X), bj.decision_function(state, codes), atol=1e-3
+    )
+
+
+def test_a_killed_encoded_stream_goes_on(tmp_path):
+    given = {
+        "encode": CODES,
+        "batch_rows": 64,
+        "checkpoint": tmp_path / "checkpoint",
+        "every": 1,
+        "reservoir": 50,
+    }
+    expected = bj.fit_stream(bj.arow, new_state(), batches_of(), **given)
+    (tmp_path / "checkpoint").unlink()
+
+    def broken():
+        yield from batches_of()[:3]
+        raise OSError("gone")
+
+    with pytest.raises(bj.StreamError):
+        bj.fit_stream(bj.arow, new_state(), broken(), **given)
+    found = bj.fit_stream(bj.arow, new_state(), batches_of(), **given)
+    np.testing.assert_array_equal(
+        found.decision_function(X), expected.decision_function(X)
+    )
+
+
+def test_what_a_stream_cannot_encode():
+    fit = functools.partial(bj.fit_stream, bj.arow, new_state(), encode=CODES)
+    wrong = X.copy()
+    wrong[200, 1] = np.inf
+    with pytest.raises(bj.StreamError, match="inf in row 200, column 1"):
+        fit(batches_of(wrong), batch_rows=64)
+    with pytest.raises(bj.StreamError, match=r"X must have 4 columns, .* got 3"):
+        fit(batches_of(X[:, :3]))
+    with pytest.raises(ValueError, match=r"encode must have the 23 features .* alone"):
+        fit(batches_of(), standardise=True)
+    narrow = bj.encoding.fit(X[:, :2], 4)
+    with pytest.raises(
+        ValueError, match=r"encode must .* 23 features .* one of 8 feat"
+    ):
+        fit(batches_of(), encode=narrow)
+    with pytest.raises(
+        ValueError, match=r"encode must be None for a model to continue"
+    ):
+        bj.fit_stream(bj.arow, fit(batches_of()), batches_of(), encode=CODES)

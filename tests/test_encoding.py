@@ -48,7 +48,7 @@ def rows_around(X, unseen=5):
     return np.concatenate([X[:40], more])
 
 
-@pytest.mark.parametrize("num_bins", [1, 4, 16])
+@pytest.mark.parametrize("num_bins", [0, 1, 4, 16])
 @pytest.mark.parametrize("name", TABLES)
 def test_fit_and_apply_against_the_reference(name, num_bins):
     X, nominal = TABLES[name], NOMINAL.get(name, ())
@@ -186,7 +186,7 @@ def test_columns_of_a_data_frame_have_names():
         (np.zeros((0, 2)), {}, r"X .* with at least one row, got \(0, 2\)"),
         ([[-1e308], [1e308]], {}, "X must have differences .* -1e.308 and .* column 0"),
         ([["a"]], {}, "X must hold real numbers"),
-        ([[0.0], [1.0]], {"num_bins": 0}, "num_bins must be at least 1, got 0"),
+        ([[0.0], [1.0]], {"num_bins": -1}, "num_bins must be at least 0, got -1"),
         ([[0.0], [1.0]], {"nominal": [1]}, "nominal must .* below 1, .* got 1"),
         ([[0.0], [1.0]], {"nominal": ["a"]}, "nominal must be .* got 'a'"),
     ],

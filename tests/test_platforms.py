@@ -92,7 +92,7 @@ def refitted(classes, **options):
 
 
 def test_a_refit(programs, monkeypatch):
-    monkeypatch.setattr(metric, "FEWEST_STEPS", 1)
+    monkeypatch.setattr(metric, "FEWEST_STEPS", 0)
     refitted(3, move_vectors=True)
     refitted(3, learn_metric=True)
     refitted(None, loss=losses.quantile(0.5))

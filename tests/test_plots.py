@@ -237,3 +237,76 @@ def test_an_estimator_is_drawn_as_its_model(axes):
     plots.decision_regions(Fitted(), axes=axes)
     names = [text.get_text() for text in axes.get_legend().get_texts()]
     assert names == [str(one) for one in models.class_labels(Fitted.model_)]
+
+
+@pytest.mark.parametrize("kind", ["values", "binary", "classes", "encoded"])
+def test_features_are_mean_scores_of_varied_rows(kind, axes):
+    X = np.random.default_rng(3).normal(size=(40, 3))
+    if kind == "encoded":
+        codes = bj.encoding.fit(X, 4)
+        model = classifier(codes.num_codes, num_classes=2, scaling=codes)
+    else:
+        model = classifier(3, num_classes=3 if kind == "classes" else 2)
+    if kind == "values":
+        inside = model.model._replace(inverse_link=bj.losses.IDENTITY)
+        model = model._replace(model=inside, unit=2.0, intercept=5.0)
+    model = model._replace(feature_names=("one", "two", "three"))
+    label = {"label": 1} if kind == "classes" else {}
+    values, scores = plots.partial_dependence(model, X, "two", **label)
+    assert (
+        values.tolist()
+        == np.unique(np.quantile(X[:, 1], np.arange(33) / 32, method="lower")).tolist()
+    )
+    for value, score in zip(values[::8], scores[::8], strict=True):
+        varied = X.copy()
+        varied[:, 1] = value
+        found = model.decision_function(varied)
+        found = found[:, 1] if kind == "classes" else found
+        assert score == pytest.approx(np.mean(found), abs=1e-5)
+    plots.features(model, X, [1], axes=axes, **label)
+    np.testing.assert_array_equal(axes.get_lines()[0].get_ydata(), scores)
+    np.testing.assert_array_equal(axes.get_lines()[0].get_xdata(), values)
+    assert axes.get_xlabel() == "two"
+    assert axes.get_ylabel() == ("mean value" if kind == "values" else "mean score")
+    both = plots.features(model, X, axes=Figure().subplots(), **label)
+    assert len(both.get_lines()) == 3
+    names = [text.get_text() for text in both.get_legend().get_texts()]
+    if kind == "encoded":
+        shares = bj.encoding.importances(codes, X)
+        assert sorted(names) == sorted(
+            f"{name}, {100 * share:.0f} %"
+            for name, share in zip(model.feature_names, shares, strict=True)
+        )
+    else:
+        assert {*names} == {"one", "two", "three"}
+
+
+def test_features_of_few_or_missing_values(axes):
+    X = np.random.default_rng(3).integers(0, 3, (30, 2)).astype(float)
+    X[:5, 0] = np.nan
+    codes = bj.encoding.fit(X, 4)
+    model = classifier(codes.num_codes, num_classes=2, scaling=codes)
+    plots.features(model, X, [0], axes=axes)
+    assert axes.get_lines()[0].get_xdata().tolist() == [0, 1, 2]
+    with pytest.raises(
+        ValueError, match=r"^features: column must be a number below 2, got 2"
+    ):
+        plots.features(model, X, [2])
+    with pytest.raises(ValueError, match=r"^partial_dependence: column must .* 'a'"):
+        plots.partial_dependence(model, X, "a")
+    with pytest.raises(ValueError, match="X must have values in column 0, got none"):
+        plots.partial_dependence(model, np.full((4, 2), np.nan), 0)
+    with pytest.raises(ValueError, match="label must be one of 0, 1, 2, got 7"):
+        plots.partial_dependence(classifier(2), X[5:], 0, label=7)
+
+
+def test_regions_of_an_encoded_model_have_no_vectors(axes):
+    X = np.random.default_rng(3).normal(size=(40, 2))
+    codes = bj.encoding.fit(X, 4)
+    model = classifier(codes.num_codes, num_classes=2, scaling=codes)
+    plots.decision_regions(model, axes=axes)
+    low, high = axes.get_xlim()
+    assert low <= codes.centre[0] - 2.5 * codes.unit[0]
+    assert high >= codes.centre[0] + 2.5 * codes.unit[0]
+    with pytest.raises(ValueError, match="rows as support vectors, got vectors of 8"):
+        plots.support_images(model, (1, 2))

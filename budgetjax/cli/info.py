@@ -59,6 +59,7 @@ def _of_header(header: dict[str, Any]) -> list[Line]:
 def _of_contents(path: str) -> list[Line]:
     """The lines from the model itself."""
     from budgetjax import models
+    from budgetjax.encoding import Encoding
     from budgetjax.saving import model_files, trees
     from budgetjax.stream.model import StreamModel
 
@@ -80,9 +81,13 @@ def _of_contents(path: str) -> list[Line]:
         ]
     if isinstance(value, StreamModel | models.Labelled):
         scaled = "none" if whole.scaling is None else "every feature to deviation 1"
-        scaled += (
-            ", what is missing to the mean" if models.imputes_missing(whole) else ""
-        )
+        if isinstance(whole.scaling, Encoding):
+            columns, codes = whole.scaling.num_columns, whole.scaling.num_codes
+            scaled = f"{columns:,} columns as {codes:,} codes"
+            if whole.scaling.map is not None:
+                scaled += f", mapped to {whole.scaling.num_features:,} features"
+        elif models.imputes_missing(whole):
+            scaled += ", what is missing to the mean"
         lines.append(("scaling", scaled))
     if "batch_rows" in notes:
         after = f"after {notes['rows']:,} rows of a stream"

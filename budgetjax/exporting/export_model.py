@@ -16,8 +16,8 @@ FORMATS = {".onnx": onnx_graph.serialize, ".stablehlo": stablehlo.serialize}
 def export(path: str | os.PathLike[str], model: Any) -> None:
     """Writes a predictor to a file that runs without budgetjax.
 
-    It includes the scaling of rows, the labels and the calibration. It takes raw rows
-    X, shape `(n, num_features)` for any n, and returns, by name:
+    It includes the scaling or encoding of rows, the labels and the calibration. It
+    takes raw rows X, shape `(n, num_features)` for any n, and returns, by name:
 
     - for a classifier `label`, shape `(n,)`; `scores`, as
       `budgetjax.decision_function`; and, if it is calibrated or was trained with the
@@ -25,8 +25,8 @@ def export(path: str | os.PathLike[str], model: Any) -> None:
     - for a regressor `variable`, its values, shape `(n,)` or `(n, num_outputs)`.
 
     These are the names of skl2onnx. Rows are not checked: a NaN gives an arbitrary
-    result. A call allocates a matrix with n rows and one column per support vector, so
-    pass many rows in parts.
+    result, unless the model encodes or fills it. A call allocates a matrix with n rows
+    and one column per support vector, so pass many rows in parts.
 
     Rows have the dtype of the model, float32 unless it was trained in float64. If the
     model has a scaling, and float32 would round rows by more than 1e-4 of their

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from jax.typing import ArrayLike, DTypeLike
 
-from budgetjax import _checks
+from budgetjax import _checks, encoding
 from budgetjax._errors import ArgumentError
 from budgetjax.exporting.predictor import Predictor, label_array
 from budgetjax.kernels import (
@@ -108,14 +108,7 @@ class Graph:
 
 def _outputs(graph: Graph, predictor: Predictor) -> None:
     """Adds the scores, and the outputs that follow from them."""
-    X, dtype, units = "X", predictor.dtype, predictor.units
-    if units is not None:
-        mean, rest = map(graph.constant, (units.mean, units.rest))
-        if units.fills:
-            X = graph("Where", graph("IsNaN", X), mean, X)
-        X = graph("Sub", graph("Sub", X, mean), rest)
-        to = graph.onnx.helper.np_dtype_to_tensor_dtype(dtype)
-        X = graph("Mul", graph("Cast", X, to=to), units.factor)
+    X, dtype = _features(graph, predictor), predictor.dtype
     parts = [_scores(graph, part, X) for part in predictor.parts]
     scores = parts[0] if len(parts) == 1 else graph("Concat", *parts, axis=1)
     if np.any(predictor.intercept):
@@ -151,6 +144,50 @@ def _outputs(graph: Graph, predictor: Predictor) -> None:
         graph("Softmax", each, name="probabilities", axis=1)
         graph.output("probabilities", dtype, len(labels))
     return None
+
+
+def _features(graph: Graph, predictor: Predictor) -> str:
+    """The rows in the form that the models take."""
+    X, units = "X", predictor.units
+    if units is not None:
+        mean, rest = map(graph.constant, (units.mean, units.rest))
+        if units.fills:
+            X = graph("Where", graph("IsNaN", X), mean, X)
+        X = graph("Sub", graph("Sub", X, mean), rest)
+        to = graph.onnx.helper.np_dtype_to_tensor_dtype(graph.dtype)
+        X = graph("Mul", graph("Cast", X, to=to), units.factor)
+    if predictor.encoding is not None:
+        X = _codes(graph, predictor.encoding, X, predictor.row_dtype)
+    return X
+
+
+def _codes(graph: Graph, known: encoding.Encoding, v: str, row_dtype: np.dtype) -> str:
+    """The features of rows X, from rows in units from the centre; see `Encoding`."""
+    column = graph.axes(*known.column.tolist())
+
+    def of_code(rows: str) -> str:
+        return graph("Gather", rows, column, axis=1)
+
+    missing = graph("IsNaN", "X")
+    v = graph(
+        "Clip", graph("Where", missing, 0, v), -encoding.FARTHEST, encoding.FARTHEST
+    )
+    part = graph("Div", v, encoding.CLIP)
+    root = graph("Sqrt", graph("Add", graph("Mul", part, part), 1))
+    start, slope, floor, ceiling = encoding.lines(known)
+    codes = graph("Mul", graph("Sub", of_code(graph("Div", v, root)), start), slope)
+    codes = graph("Min", graph("Max", codes, floor), ceiling)
+    is_bin, is_value = known.low < known.high, known.low == known.high
+    if not np.all(is_bin):
+        missing, to = of_code(missing), graph.onnx.helper.np_dtype_to_tensor_dtype
+        unknown = graph("And", missing, graph.constant(known.lacks[known.column]))
+        value = graph.constant(known.low.astype(row_dtype))
+        is_seen = graph("Equal", of_code("X"), value)
+        lacks = graph("And", missing, graph.constant(~is_value))
+        flags = graph("Cast", graph("Or", is_seen, lacks), to=to(graph.dtype))
+        codes = graph("Where", unknown, 0, codes)
+        codes = graph("Where", graph.constant(is_bin), codes, flags)
+    return codes if known.map is None else graph("MatMul", codes, known.map)
 
 
 def _sort_columns(graph: Graph, scores: str, columns: int) -> str:

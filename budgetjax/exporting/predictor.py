@@ -7,6 +7,7 @@ import numpy as np
 
 from budgetjax import losses, models
 from budgetjax._errors import ArgumentError
+from budgetjax.encoding import Encoding
 from budgetjax.kernels import Linear, Mapped
 from budgetjax.labels import format_labels
 from budgetjax.models import KernelModel, LinearModel
@@ -23,7 +24,7 @@ class Units(NamedTuple):
 
     The mean is the sum of two numbers in the dtype of the rows, where the second holds
     the digits beyond that dtype; the factor has the dtype of the model. With `fills`,
-    the mean replaces a NaN in X.
+    the mean replaces a NaN in X. For an encoding these are its centre and unit.
     """
 
     mean: np.ndarray
@@ -36,7 +37,7 @@ class Predictor(NamedTuple):
     """A model of raw rows, with everything that its predictions need.
 
     Attributes:
-      parts: models of scaled rows, whose scores are concatenated.
+      parts: models of scaled or encoded rows, whose scores are concatenated.
       intercept: the term added to the scores, shape `(columns,)`.
       labels: the labels in the order of the scores; None for a regressor.
       exponentiates: whether values are the exponentials of the scores.
@@ -44,6 +45,7 @@ class Predictor(NamedTuple):
       ranks: the rank of each column among the sorted ones if columns are quantiles,
         which must not cross; or None.
       dtype: the dtype of all numbers except the rows and their mean.
+      encoding: the codes of rows, or None.
     """
 
     parts: tuple[KernelModel, ...]
@@ -56,6 +58,7 @@ class Predictor(NamedTuple):
     feature_names: tuple[str, ...] | None
     num_features: int
     dtype: np.dtype
+    encoding: Encoding | None = None
 
     @property
     def row_dtype(self) -> np.dtype:
@@ -107,6 +110,7 @@ def predictor(model: Any) -> Predictor:
         model.feature_names,
         num_features,
         dtype,
+        model.scaling if isinstance(model.scaling, Encoding) else None,
     )
 
 
@@ -131,23 +135,37 @@ def _behind(scaler: Any, model: models.Labelled) -> models.Labelled:
     zeros, ones = np.zeros(scaler.n_features_in_), np.ones(scaler.n_features_in_)
     mean = scaler.mean_ if scaler.with_mean else zeros
     deviation = scaler.scale_ if scaler.with_std else ones
-    own = model.scaling or Scaling.translation(zeros)
-    names = getattr(scaler, "feature_names_in_", None)
-    return model._replace(
-        scaling=own._replace(
-            # Each scaler has already decided which features are constant.
-            num_rows=0,
-            mean=mean + deviation * own.mean,
-            variance=np.where(own.constant, 0, deviation**2 * own.variance),
-        ),
-        feature_names=model.feature_names if names is None else tuple(names.tolist()),
+    own, names = model.scaling, getattr(scaler, "feature_names_in_", None)
+    names = model.feature_names if names is None else tuple(names.tolist())
+    if isinstance(own, Encoding):
+        if np.any(own.low == own.high):
+            got = "one before an encoding of categories"
+            raise ArgumentError("model", "have no StandardScaler before it", got)
+        centre, unit = mean + deviation * own.centre, deviation * own.unit
+        both = own._replace(centre=centre, unit=unit)
+        return model._replace(scaling=both, feature_names=names)
+    own = own or Scaling.translation(zeros)
+    both = own._replace(
+        # Each scaler has already decided which features are constant.
+        num_rows=0,
+        mean=mean + deviation * own.mean,
+        variance=np.where(own.constant, 0, deviation**2 * own.variance),
     )
+    return model._replace(scaling=both, feature_names=names)
 
 
 def _row_dtype(
-    scaling: Scaling, parts: tuple[KernelModel, ...], dtype: np.dtype
+    scaling: Scaling | Encoding, parts: tuple[KernelModel, ...], dtype: np.dtype
 ) -> np.dtype:
     """The dtype of rows: that of the model, or float64 if that would round too much."""
+    if isinstance(scaling, Encoding):
+        _, _, _, column, low, high, _ = scaling
+        widths = np.where(low < high, high - low, np.inf) * scaling.unit[column]
+        lost = np.finfo(dtype).eps / 2 * np.abs(scaling.centre[column]) / widths
+        values = low[low == high]
+        exact = np.array_equal(values.astype(dtype), values)
+        good = exact and np.all(lost <= ROUNDING)
+        return dtype if good else np.dtype(np.float64)
     kernel, vectors = parts[0].kernel, parts[0].vectors.astype(np.float64)
     if not kernel.stationary:
         # Vectors are not rows here; standardised rows have a deviation of 1.
@@ -160,21 +178,27 @@ def _row_dtype(
 
 
 def _units(
-    scaling: Scaling | None, parts: tuple[KernelModel, ...], dtype: np.dtype
+    scaling: Scaling | Encoding | None, parts: tuple[KernelModel, ...], dtype: np.dtype
 ) -> Units | None:
     if scaling is None:
         return None
-    mean, row_dtype = scaling.mean, _row_dtype(scaling, parts, dtype)
+    if isinstance(scaling, Encoding):
+        mean, divisor, fills = scaling.centre, scaling.unit, False
+        deviations = divisor
+    else:
+        mean, divisor, fills = scaling.mean, scaling.divisor, scaling.fills
+        deviations = scaling.deviation[~scaling.constant]
+    row_dtype = _row_dtype(scaling, parts, dtype)
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
-        first, factor = mean.astype(row_dtype), (1 / scaling.divisor).astype(dtype)
+        first, factor = mean.astype(row_dtype), (1 / divisor).astype(dtype)
         rest = (mean - first).astype(row_dtype)
-        units = Units(first, rest, factor, scaling.fills)
+        units = Units(first, rest, factor, fills)
     if not all(np.all(np.isfinite(part)) for part in units[:3]):
         raise ArgumentError(
             "model",
             f"have a scaling in the range of {dtype}",
             f"means up to {np.max(np.abs(mean)):g} and deviations from "
-            f"{np.min(scaling.deviation[~scaling.constant], initial=np.inf):g}",
+            f"{np.min(deviations, initial=np.inf):g}",
         )
     return units
 

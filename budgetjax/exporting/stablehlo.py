@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from budgetjax import _checks
+from budgetjax import _checks, encoding
 from budgetjax.exporting.predictor import Predictor, label_array
 from budgetjax.kernels import Mapped
 from budgetjax.models import KernelModel
@@ -47,7 +47,9 @@ def serialize(predictor: Predictor, version: str) -> bytes:
 def _outputs(predictor: Predictor, X: Float[Array, "n d"]) -> dict[str, Array]:
     """The scores and the outputs that follow from them, by name."""
     units = predictor.units
-    if units is not None:
+    if predictor.encoding is not None:
+        X = encoding.encode(predictor.encoding, X).astype(predictor.dtype)
+    elif units is not None:
         if units.fills:
             X = jnp.where(jnp.isnan(X), units.mean[None], X)
         X = X - units.mean[None] - units.rest[None]

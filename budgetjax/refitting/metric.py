@@ -58,11 +58,9 @@ SMOOTHING = 0.05
 # The weight of the map's distance from its start, in examples. Without it, the map
 # overfits the 256 features of usps.
 PRIOR = 10.0
-# Fewer steps hardly change the metric, so small data take more epochs.
-FEWEST_STEPS = 600
-# The share of the passes after which forms of the rows are compared: all passes would
-# choose a model that is 0.07 points more accurate.
-TRIAL = 0.25
+# Fewer steps per epoch that was asked for hardly change the metric, so small data take
+# more epochs.
+FEWEST_STEPS = 30
 # More features are mapped to this number: a larger map is slower and no more accurate.
 WIDEST = 64
 # The number of examples for the principal directions that start a map to fewer
@@ -106,18 +104,14 @@ class Trial(NamedTuple):
       scores: the scores of the model that did not learn the held-out examples.
       finish: learns all examples: the state of the fold with its new vectors, and the
         weights, which refer to the root of the fold's basis.
-      repeat: learns the examples of the fold again, in all passes.
     """
 
     scores: Scores
     finish: Callable[[], tuple[Any, Float[np.ndarray, "columns features"]]]
-    repeat: Callable[[], "Trial"]
 
 
-def try_metric(
-    problem: Problem, fold: Fold, penalty: float, share: float = 1.0
-) -> Trial:
-    """Learns a metric on the examples of a fold, in a share of the passes.
+def try_metric(problem: Problem, fold: Fold, penalty: float) -> Trial:
+    """Learns a metric on the examples of a fold.
 
     Cost per epoch: O(n (d r + B (r + C))) for a map to r features, and O(B d^2) more
     per step if r = d. One factor per feature counts as r = d without the terms of maps.
@@ -140,8 +134,7 @@ def try_metric(
     kind = unit.dtype.type
     of_labels = losses.takes_labels(loss)
     scale = kind(1 if of_labels else SCORES)
-    epochs = max(problem.epochs, -(-FEWEST_STEPS * BATCH // learned))
-    epochs = max(1, round(share * epochs))
+    epochs = max(problem.epochs, -(-FEWEST_STEPS * problem.epochs * BATCH // learned))
     more = len(mask) * epochs * -(-learned // BATCH) / (FEATURES * STEPS)
     units = unit, scale / kind(more**0.5), scale
     strength = kind(STRENGTH * penalty)
@@ -178,8 +171,7 @@ def try_metric(
         state = fold.state._replace(kernel=Mapped(inner, jnp.asarray(after)))
         return problem.with_vectors(state, jnp.asarray(vectors)), weights * units[1]
 
-    repeat = functools.partial(try_metric, problem, fold, penalty)
-    return Trial(functools.partial(_scores, parameters, fixed), finish, repeat)
+    return Trial(functools.partial(_scores, parameters, fixed), finish)
 
 
 def _map_after(matrix: Any, change: Any) -> Any:

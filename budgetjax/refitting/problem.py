@@ -27,7 +27,6 @@ class Problem(NamedTuple):
       constant: the feature of a bias, or None.
       streams: whether folds choose their own vectors.
       compares: whether several states compete.
-      competes: whether refits of the same examples in other features compete.
       penalties, moves, form, calibrates, tolerance, epochs, seed: as in `refit`.
       report: called with a message after every pass.
     """
@@ -47,7 +46,6 @@ class Problem(NamedTuple):
     form: bool | str | int
     calibrates: bool
     compares: bool
-    competes: bool
     tolerance: float
     epochs: int
     seed: int
@@ -62,13 +60,13 @@ class Problem(NamedTuple):
     def chooses(self) -> bool:
         """Whether held-out examples are scored before the last solution."""
         scores = self.calibrates and not (self.learns or self.moves)
-        alone = self.competes and not self.learns
-        return self.compares or alone or len(self.penalties) > 1 or scores
+        return self.compares or len(self.penalties) > 1 or scores
 
     @property
     def judges(self) -> bool:
         """Whether examples may be held out, or read by steps of Adam."""
-        return self.moves or bool(self.form) or self.calibrates or self.chooses
+        steps = self.moves or bool(self.form)
+        return steps or self.calibrates or self.compares or len(self.penalties) > 1
 
     @property
     def rereads(self) -> bool:

@@ -232,13 +232,12 @@ def start_refit(
     rivals: Sequence[Any],
     seed: Any,
     report: Callable[[str], object],
-    competes: bool = False,
+    compares: bool = False,
 ) -> "Draft":
     """The first part of `refit`, which makes its choices by held-out examples.
 
-    With `competes`, they are made even if there is nothing to choose from, so that
-    drafts for the same examples, in other features, can be compared. A metric is then
-    learned in fewer passes, and the best draft learns it again.
+    With `compares`, they are made even if there is nothing to choose from, so that
+    drafts for the same examples, in other features, can be compared.
     """
     _checks.check_not_traced(state, X, y, weight, penalty)
     subject = _find_subject(state, loss, learn_metric)
@@ -255,8 +254,8 @@ def start_refit(
         moves=moves,
         form=learn_metric,
         calibrates=bool(calibrate),
-        compares=bool(others),
-        competes=competes,
+        # A metric that is learned in any case is judged in any case.
+        compares=bool(others) or (compares and learn_metric in (False, "auto")),
         tolerance=float(tolerance),
         epochs=_checks.size("epochs", epochs),
         seed=_checks.numpy_seed(seed),
@@ -463,7 +462,6 @@ class Draft(NamedTuple):
       folds: held-out examples, if there is anything to judge.
       judged: folds, and the models that did not learn their held-out examples.
       metric: a metric that makes fewer mistakes there, or None.
-      rivals: the same without a metric, if it is to be compared again.
       is_bare: whether the caller gave a state or `KernelModel` alone.
     """
 
@@ -474,7 +472,6 @@ class Draft(NamedTuple):
     folds: list[Fold]
     judged: list[Judged]
     metric: metric.Trial | None
-    rivals: list[Judged]
     is_bare: bool
 
     def errors(self) -> list[Float[np.ndarray, " held"]]:
@@ -509,33 +506,20 @@ def _judge(problem: Problem, subject: _Subject, rivals: Sequence[Any]) -> Draft:
         folds = [fold for fold, _ in judged]
     elif problem.learns or problem.calibrates:
         folds = _make_folds(problem, 1 if problem.learns else number, state)
-    without = judged if compares else []
     if problem.learns or compares:
-        share = metric.TRIAL if problem.competes else 1.0
-        learned = metric.try_metric(problem, folds[0], penalty, share)
-        if _is_better(learned, without):
-            judged = [Judged(folds[0], learned.scores)]
-        elif not problem.competes:
+        learned = metric.try_metric(problem, folds[0], penalty)
+        if compares and not folds[0].prefers(judged[0].scores, learned.scores):
             learned = None
+        else:
+            judged = [Judged(folds[0], learned.scores)]
     return Draft(
-        *(problem, subject.model, state, penalty, folds, judged, learned, without),
-        is_bare=subject.is_bare,
+        problem, subject.model, state, penalty, folds, judged, learned, subject.is_bare
     )
-
-
-def _is_better(learned: metric.Trial, without: list[Judged]) -> bool:
-    """Whether a metric makes fewer mistakes than the model without one, if any."""
-    return not without or without[0].fold.prefers(without[0].scores, learned.scores)
 
 
 def _solve(draft: Draft) -> tuple[Solution, list[Judged]]:
     """The solution, and the models for the calibration."""
-    problem, _, state, penalty, folds, judged, learned, without, _ = draft
-    if learned is not None and problem.competes:
-        learned = learned.repeat()
-        judged = [Judged(folds[0], learned.scores)]
-        if not _is_better(learned, without):
-            learned, judged = None, without
+    problem, _, state, penalty, folds, judged, learned, _ = draft
     if learned is not None:
         with_metric, weights = learned.finish()
         state = resume(state, with_metric)

@@ -19,6 +19,7 @@ from budgetjax._errors import (
     places_errors,
     warn,
 )
+from budgetjax.encoding import Encoding
 from budgetjax.inputs import column_names, pad_rows
 from budgetjax.labels import format_labels
 from budgetjax.models import Labelled
@@ -52,6 +53,7 @@ def fit_stream(
     intercept: ArrayLike = 0.0,
     standardise: bool = False,
     fill_missing: bool = False,
+    encode: Encoding | None = None,
     reservoir: int | None = None,
     batch_rows: int | None = None,
     progress: bool = False,
@@ -97,6 +99,10 @@ def fit_stream(
       fill_missing: whether a NaN in X is replaced by the mean of its feature over the
         earlier rows, and in predictions over all rows; only with `standardise`.
         Otherwise a NaN is an error.
+      encode: codes of the columns, from `budgetjax.encoding.fit` on first rows or on a
+        sample, such as 8,192 rows; the state then has as many features as it. It stays
+        as it is, and rows may have NaN. Where values drift beyond those it was fitted
+        on, distances grow. It excludes `standardise`.
       reservoir: the size of a uniform sample of the stream, such as 8,192. Its rows are
         learned again at the end, in random order: without it, a sorted stream yields a
         model of its last rows. Checkpoints hold the sample and the model before this
@@ -143,7 +149,9 @@ def fit_stream(
     learner = state.state if isinstance(state, StreamModel) else state
     _checks.check_algorithm(algorithm, learner)
     fills = _checks.flag("fill_missing", fill_missing)
-    model = _initial_model(state, classes, intercept, standardise, fills, reservoir)
+    model = _initial_model(
+        state, classes, intercept, standardise, fills, encode, reservoir
+    )
     name = source.source_name(batches)
     total = batches.num_rows if isinstance(batches, Batches) else None
     model, batches = _match_columns(model, batches)
@@ -215,7 +223,7 @@ def _match_columns(
     model: StreamModel, batches: Iterable[Any]
 ) -> tuple[StreamModel, Iterable[Any]]:
     """The model with the names of the columns, and the batches in that order."""
-    features = models.num_features(model.state)
+    features = models.num_features(model)
     known, found = model.model.feature_names, None
     if isinstance(batches, Batches):
         batches = source.order_columns(batches, known)
@@ -241,6 +249,7 @@ def _initial_model(
     intercept: ArrayLike,
     standardise: bool,
     fills: bool,
+    encode: Encoding | None,
     size: int | None,
 ) -> StreamModel:
     """The model at the start of a run."""
@@ -248,11 +257,10 @@ def _initial_model(
     _checks.finite("intercept", intercept)
     intercept = np.asarray(intercept, np.float64)
     if isinstance(state, StreamModel):
-        model, features = state, models.num_features(state.state)
-        _check_continued(model, classes, intercept, wanted)
+        model = state
+        _check_continued(model, classes, intercept, wanted, encode)
     else:
-        features = models.num_features(state)
-        scaling = Scaling.empty(features, fills=fills) if wanted else None
+        scaling = _initial_scaling(models.num_features(state), wanted, fills, encode)
         known = _check_classes(state, classes)
         if np.any(intercept) and not models.is_regressor(state):
             raise ArgumentError("intercept", "be 0 for a classifier", intercept)
@@ -265,7 +273,7 @@ def _initial_model(
             )
         intercept = intercept if intercept.ndim else float(intercept)
         model = StreamModel(Labelled(state, scaling, known, intercept=intercept))
-    if fills and not (model.scaling and model.scaling.fills):
+    if fills and not models.imputes_missing(model):
         raise ArgumentError(
             "fill_missing",
             "come with standardise=True, from the start of a model",
@@ -276,7 +284,7 @@ def _initial_model(
     expansion = model.state.expansion
     dtype = np.dtype(expansion.vectors.dtype)
     empty = Reservoir.empty(
-        features,
+        models.num_features(model),
         # The dtype of rows before scaling.
         dtype if model.scaling is None else np.dtype(np.float64),
         models.target_dtype(model.state),
@@ -286,10 +294,32 @@ def _initial_model(
     return model._replace(reservoir=empty)
 
 
+def _initial_scaling(
+    features: int, standardises: bool, fills: bool, encode: Encoding | None
+) -> Scaling | Encoding | None:
+    """The scaling or encoding at the start, before a state of `features` features."""
+    if encode is None:
+        return Scaling.empty(features, fills=fills) if standardises else None
+    if standardises or encode.num_features != features:
+        got = f"one of {encode.num_features} features"
+        got += " and standardise=True" if standardises else ""
+        raise ArgumentError(
+            "encode", f"have the {features} features of the state, alone", got
+        )
+    return encode
+
+
 def _check_continued(
-    model: StreamModel, classes: Labels | None, intercept: np.ndarray, standardise: bool
+    model: StreamModel,
+    classes: Labels | None,
+    intercept: np.ndarray,
+    standardise: bool,
+    encode: Encoding | None,
 ) -> None:
     """Raises if these arguments do not fit the model to continue."""
+    if encode is not None:
+        expected = "be None for a model to continue, which keeps its own"
+        raise ArgumentError("encode", expected, _checks.kind_name(encode))
     before = model.model.intercept
     if np.any(intercept) and not np.array_equal(intercept, before):
         raise ArgumentError("intercept", f"be the model's, {before}", intercept)
@@ -348,7 +378,7 @@ class Batch(NamedTuple):
     weight: np.ndarray
     rows: int
     first: int
-    scaling: Scaling | None = None
+    scaling: Scaling | Encoding | None = None
     raw: tuple[np.ndarray, ...] = ()
     warning: str | None = None
 
@@ -367,7 +397,7 @@ def _prepare_batches(
     """The batches after a position, ready to be learned; it runs ahead of learning."""
     model = start.model
     dtype, scaling = model.state.expansion.vectors.dtype, model.scaling
-    width = model.state.expansion.vectors.shape[1]
+    width = models.num_features(model)
     names = model.model.feature_names
     read = 0
     # Features may need more digits before scaling than after.
@@ -380,19 +410,22 @@ def _prepare_batches(
             continue
         # Rows are kept with gaps, since other means fill these at the end.
         raw = X
-        X = X if scaling is None else scaling.filled(X)
-        _checks.check_finite(X, first, names)
+        if isinstance(scaling, Encoding):
+            X = scaling.apply(X, dtype, first_row=first)
+        else:
+            X = X if scaling is None else scaling.filled(X)
+            _checks.check_finite(X, first, names)
         examples.check_weights(weight, dtype, first)
         y = _encode(model, y, first)
         if read == start.batches:
             _check_learned(start, (raw, y, weight), first)
             continue
         warning = None
-        if scaling is not None:
+        if isinstance(scaling, Scaling):
             counted = X if np.all(weight > 0) else X[weight > 0]
             scaling = scaling.updated(counted, first_row=first)
             X = scaling.apply(X, dtype)
-        elif index == 0 and not model.num_rows:
+        elif scaling is None and index == 0 and not model.num_rows:
             warning = scale_warning(X)
         batch = _pad(X, y, weight, rows, first)
         yield batch._replace(scaling=scaling, raw=(raw, y, weight), warning=warning)
@@ -463,7 +496,7 @@ def _learn_batch(
     """The position after another batch."""
     model, state = position.model, position.model.state
     with _with_model(model, name):
-        if model.scaling is not None and batch.scaling is not None:
+        if isinstance(model.scaling, Scaling) and isinstance(batch.scaling, Scaling):
             state = units.rescale_vectors(
                 algorithm, state, model.scaling, batch.scaling
             )

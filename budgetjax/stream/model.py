@@ -7,6 +7,7 @@ from jaxtyping import Float, Integer, Shaped
 
 from budgetjax import _pytree, models
 from budgetjax._errors import InputError, Named
+from budgetjax.encoding import Encoding
 from budgetjax.models import Labelled
 from budgetjax.scaling import Scaling
 from budgetjax.stream.reservoir import Reservoir
@@ -49,8 +50,8 @@ class StreamModel(NamedTuple):
         return self.model.model
 
     @property
-    def scaling(self) -> Scaling | None:
-        """The mean and variance of the features, if they are scaled."""
+    def scaling(self) -> Scaling | Encoding | None:
+        """The scaling or encoding of raw rows, if there is one."""
         return self.model.scaling
 
     @property
@@ -98,7 +99,7 @@ class CheckpointError(_WithModel, OSError):
 def extend_curve(
     model: StreamModel,
     state: Any,
-    scaling: Scaling | None,
+    scaling: Scaling | Encoding | None,
     rows: int,
     scored: int,
     error: float,

@@ -48,6 +48,9 @@ def fit(X, num_bins, nominal=()):
         column.unit = upper - lower
         if column.unit == 0:
             column.unit = np.std(known)
+        if num_bins == 0:
+            column.places = [0.0, 1.0]
+            continue
         if len(values) > num_bins + 1:
             # The paper's b_t = Q_{t/T}({x_i}_{i in train}).
             values = [np.quantile(known, t / num_bins) for t in range(num_bins + 1)]
