@@ -48,6 +48,9 @@ RATE, VECTOR_RATE, MAP_RATE = 0.1, 0.3, 1.2
 # Up to this many orthonormal features and steps, weights move by the rate; beyond, by
 # the rate divided by the root of the ratio.
 FEATURES, STEPS = 100, 1000
+# With more classes than this, weights move faster by the root of the ratio, which is a
+# point on the 26 classes of letter.
+CLASSES = 3
 # The unit of scores of numbers, whose deviation is 1. It gives them the magnitude of
 # scores of classes.
 SCORES = 0.1
@@ -136,7 +139,8 @@ def try_metric(problem: Problem, fold: Fold, penalty: float) -> Trial:
     scale = kind(1 if of_labels else SCORES)
     epochs = max(problem.epochs, -(-FEWEST_STEPS * problem.epochs * BATCH // learned))
     more = len(mask) * epochs * -(-learned // BATCH) / (FEATURES * STEPS)
-    units = unit, scale / kind(more**0.5), scale
+    faster = max(1, columns / CLASSES) if of_labels else 1
+    units = unit, scale * kind((faster / more) ** 0.5), scale
     strength = kind(STRENGTH * penalty)
     numbers = None if of_labels else of_problems(loss, columns, kind)
     fixed = basis, units, matrix, kind(learned), strength, numbers
