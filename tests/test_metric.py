@@ -80,7 +80,7 @@ def test_the_objective_is_that_of_numpy(shape, images, double):
     coefficients = root @ W.T
     scores = gram(X[10:].astype(float), Z) @ coefficients
     logs = scores - np.log(np.sum(np.exp(scores), axis=1, keepdims=True))
-    loss = -np.mean(weights * logs[np.arange(54), y[10:]])
+    loss = -np.mean(weights * ((0.95 * (targets > 0) + 0.05 / 3) * logs).sum(axis=1))
     norm = np.sum(coefficients * (gram(Z, Z) @ coefficients))
     prior = metric.PRIOR * np.sum((pace * change) ** 2)
     expected = loss + (norm / penalty + prior) / (2 * rows)

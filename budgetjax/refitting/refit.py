@@ -143,7 +143,8 @@ def refit(
         most 64 features; an integer for a matrix to that number of features; "diagonal"
         for one factor per feature. With at least 1,000 examples, "auto" keeps a learned
         matrix if it makes fewer mistakes on a fifth of them than new coefficients
-        alone. With a metric, a classifier has the logistic loss over all classes.
+        alone. With a metric, a classifier has the logistic loss over all classes, with
+        labels smoothed by 5 percent.
       epochs: passes of Adam, for vectors or for the metric.
       tolerance: a problem is solved when a step would gain less than this fraction of
         its objective.
@@ -504,7 +505,7 @@ def _judge(problem: Problem, subject: _Subject, rivals: Sequence[Any]) -> Draft:
         state, penalty, judged, _ = min(tried, key=lambda choice: choice[-1])
         folds = [fold for fold, _ in judged]
     elif problem.learns or problem.calibrates:
-        folds = _make_folds(problem, number, state)
+        folds = _make_folds(problem, 1 if problem.learns else number, state)
     if problem.learns or compares:
         learned = metric.try_metric(problem, folds[0], penalty)
         if compares and not folds[0].prefers(judged[0].scores, learned.scores):
