@@ -23,15 +23,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike, DTypeLike
-from jaxtyping import Array, Bool, Float, Integer
+from jaxtyping import Array, Bool, Float, Integer, Shaped
 
 from budgetjax import _checks, _pytree, inputs
 from budgetjax._errors import ArgumentError, names_errors
-from budgetjax.scaling import PerFeature, Rows
+from budgetjax.scaling import PerFeature
 
 __all__ = ["Encoding", "encode", "fit", "importances"]
 
 PerCode = Float[np.ndarray, " codes"]
+Features = Float[np.ndarray, "n features"]
 
 # Where the smooth clip ends, in units from the centre.
 CLIP = 3.0
@@ -109,13 +110,13 @@ class Encoding(NamedTuple):
         v = clipped / np.sqrt(np.maximum(1 - np.square(clipped / CLIP), 1e-18))
         return self.centre[column] + self.unit[column] * v
 
-    def undone(self, v: Rows) -> Rows:
+    def undone(self, v: Features) -> Features:
         """Raw rows, from numbers in units from the centre, before the clip."""
         return self.centre[None] + self.unit[None] * v
 
     def apply(
-        self, X: Rows, dtype: DTypeLike = np.float32, *, first_row: int = 0
-    ) -> Rows:
+        self, X: inputs.RawRows, dtype: DTypeLike = np.float32, *, first_row: int = 0
+    ) -> Features:
         """The features of raw rows; O(n (d T + num_codes r)) for T bins per column.
 
         It runs on the host, in float64 except for the product with the map; see
@@ -154,7 +155,7 @@ class Encoding(NamedTuple):
 
 
 @names_errors("encode")
-def encode(encoding: Encoding, X: Float[ArrayLike, "*n d"]) -> Float[Array, "*n r"]:
+def encode(encoding: Encoding, X: Shaped[ArrayLike, "*n d"]) -> Float[Array, "*n r"]:
     """The features of raw rows, as `Encoding.apply`, under `jit`, `vmap` and `grad`.
 
     Cost: O(n (d T + num_codes r)). Numbers are rounded to the dtype of X, so that codes
@@ -402,7 +403,7 @@ def _find_edges(
 
 
 @names_errors("importances")
-def importances(encoding: Encoding, X: Rows) -> Float[np.ndarray, " d"]:
+def importances(encoding: Encoding, X: inputs.RawRows) -> Float[np.ndarray, " d"]:
     """The share of every column in the features: of their variances over rows.
 
     For a learned map it is how much a column moves rows in the space of the kernel, so
