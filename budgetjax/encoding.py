@@ -219,16 +219,17 @@ def lines(encoding: Encoding, numpy: Any = np) -> Lines:
 
 def _coder(encoding: Encoding, numpy: Any, dtype: Any) -> Callable[[Any], Any]:
     """The function from rows to codes, by NumPy or JAX, in this dtype."""
-    start, slope, floor, ceiling = (
-        leaf.astype(dtype) for leaf in lines(encoding, numpy)
-    )
+    known = not _checks.is_traced(encoding)
+    # Known numbers are constants of a program.
+    every = lines(encoding, np if known else numpy)
+    start, slope, floor, ceiling = (leaf.astype(dtype) for leaf in every)
     column, lacks = encoding.column, encoding.lacks[encoding.column][None]
     centre, unit = encoding.centre[None], encoding.unit[None].astype(dtype)
     first_digits = centre.astype(dtype)
     more_digits = (centre - first_digits).astype(dtype)
     low, high = encoding.low[None], encoding.high[None]
     is_bin, is_value, value = low < high, low == high, low.astype(dtype)
-    only_bins = not _checks.is_traced(encoding) and bool(np.all(np.asarray(is_bin)))
+    only_bins = known and bool(np.all(np.asarray(is_bin)))
 
     def codes_of(X):
         missing = numpy.isnan(X)
@@ -243,8 +244,8 @@ def _coder(encoding: Encoding, numpy: Any, dtype: Any) -> Callable[[Any], Any]:
         missing = _take(numpy, missing, column)
         codes = numpy.where(missing & lacks, 0, codes)
         is_seen = _take(numpy, X, column) == value
-        flags = numpy.where(is_value, is_seen, missing).astype(dtype)
-        return numpy.where(is_bin, codes, flags)
+        flags = is_seen | (missing & ~is_value)
+        return numpy.where(is_bin, codes, flags.astype(dtype))
 
     return codes_of
 
