@@ -23,15 +23,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike, DTypeLike
-from jaxtyping import Array, Bool, Float, Integer
+from jaxtyping import Array, Bool, Float, Integer, Shaped
 
 from budgetjax import _checks, _pytree, raw_rows
 from budgetjax._errors import ArgumentError, names_errors
-from budgetjax.scaling import PerFeature, Rows
+from budgetjax.scaling import PerFeature
 
 __all__ = ["Encoding", "encode", "fit", "importances"]
 
 PerCode = Float[np.ndarray, " codes"]
+Features = Float[np.ndarray, "n features"]
 
 # Where the smooth clip ends, in units from the centre.
 CLIP = 3.0
@@ -109,13 +110,13 @@ class Encoding(NamedTuple):
         v = clipped / np.sqrt(np.maximum(1 - np.square(clipped / CLIP), 1e-18))
         return self.centre[column] + self.unit[column] * v
 
-    def undone(self, v: Rows) -> Rows:
+    def undone(self, v: Features) -> Features:
         """Raw rows, from numbers in units from the centre, before the clip."""
         return self.centre[None] + self.unit[None] * v
 
     def apply(
-        self, X: Rows, dtype: DTypeLike = np.float32, *, first_row: int = 0
-    ) -> Rows:
+        self, X: inputs.RawRows, dtype: DTypeLike = np.float32, *, first_row: int = 0
+    ) -> Features:
         """The features of raw rows; O(n (d T + num_codes r)) for T bins per column.
 
         It runs on the host, in float64 except for the product with the map; see
@@ -154,7 +155,7 @@ class Encoding(NamedTuple):
 
 
 @names_errors("encode")
-def encode(encoding: Encoding, X: Float[ArrayLike, "*n d"]) -> Float[Array, "*n r"]:
+def encode(encoding: Encoding, X: Shaped[ArrayLike, "*n d"]) -> Float[Array, "*n r"]:
     """The features of raw rows, as `Encoding.apply`, under `jit`, `vmap` and `grad`.
 
     Cost: O(n (d T + num_codes r)). Numbers are rounded to the dtype of X, so that codes
@@ -218,16 +219,17 @@ def lines(encoding: Encoding, numpy: Any = np) -> Lines:
 
 def _coder(encoding: Encoding, numpy: Any, dtype: Any) -> Callable[[Any], Any]:
     """The function from rows to codes, by NumPy or JAX, in this dtype."""
-    start, slope, floor, ceiling = (
-        leaf.astype(dtype) for leaf in lines(encoding, numpy)
-    )
+    known = not _checks.is_traced(encoding)
+    # Known numbers are constants of a program.
+    every = lines(encoding, np if known else numpy)
+    start, slope, floor, ceiling = (leaf.astype(dtype) for leaf in every)
     column, lacks = encoding.column, encoding.lacks[encoding.column][None]
     centre, unit = encoding.centre[None], encoding.unit[None].astype(dtype)
     first_digits = centre.astype(dtype)
     more_digits = (centre - first_digits).astype(dtype)
     low, high = encoding.low[None], encoding.high[None]
     is_bin, is_value, value = low < high, low == high, low.astype(dtype)
-    only_bins = not _checks.is_traced(encoding) and bool(np.all(np.asarray(is_bin)))
+    only_bins = known and bool(np.all(np.asarray(is_bin)))
 
     def codes_of(X):
         missing = numpy.isnan(X)
@@ -242,8 +244,8 @@ def _coder(encoding: Encoding, numpy: Any, dtype: Any) -> Callable[[Any], Any]:
         missing = _take(numpy, missing, column)
         codes = numpy.where(missing & lacks, 0, codes)
         is_seen = _take(numpy, X, column) == value
-        flags = numpy.where(is_value, is_seen, missing).astype(dtype)
-        return numpy.where(is_bin, codes, flags)
+        flags = is_seen | (missing & ~is_value)
+        return numpy.where(is_bin, codes, flags.astype(dtype))
 
     return codes_of
 
@@ -402,7 +404,7 @@ def _find_edges(
 
 
 @names_errors("importances")
-def importances(encoding: Encoding, X: Rows) -> Float[np.ndarray, " d"]:
+def importances(encoding: Encoding, X: inputs.RawRows) -> Float[np.ndarray, " d"]:
     """The share of every column in the features: of their variances over rows.
 
     For a learned map it is how much a column moves rows in the space of the kernel, so

@@ -556,10 +556,9 @@ def fold_map(model: Given) -> Given:
         expansion = expansion._replace(vectors=vectors, squares=squares)
         single = single._replace(expansion=expansion, kernel=kernel.kernel)
     folds = folds.astype(np.asarray(kernel.matrix).dtype)
+    holder: Any = model
     whole: Any = rewrap(whole, single)._replace(scaling=codes._replace(map=folds))
-    return (
-        whole if isinstance(model, Labelled) else cast(Any, model)._replace(model=whole)
-    )
+    return whole if isinstance(model, Labelled) else holder._replace(model=whole)
 
 
 def encode_targets(model: Labelled, y: ArrayLike, first_row: int = 0) -> np.ndarray:
