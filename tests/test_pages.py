@@ -26,7 +26,7 @@ def test_pages_say_what_the_results_say():
     """Cell by cell; `python benchmarks/page_tables` writes the tables."""
     wrong = [
         line
-        for page in pages.PAGES
+        for page in (*pages.PAGES, *pages.GUIDES)
         for line in pages.differences(page, pages.read(page))
     ]
     assert not wrong, "\n" + "\n".join(wrong)

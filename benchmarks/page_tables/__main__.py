@@ -23,7 +23,7 @@ def main() -> None:
     from page_tables import pages
 
     register()
-    for page in pages.PAGES:
+    for page in (*pages.PAGES, *pages.GUIDES):
         text = pages.read(page)
         wanted, _ = pages.expected(page)
 
@@ -31,7 +31,9 @@ def main() -> None:
             name = match[1]
             if name not in wanted:
                 return match[0]
-            return f"<!-- table: {name} -->\n\n{pages.write(wanted[name])}"
+            # Below a new marker, a line keeps the table apart from what follows.
+            after = "" if match[2] else "\n"
+            return f"<!-- table: {name} -->\n\n{pages.write(wanted[name])}{after}"
 
         written = pages.MARKED.sub(new, text)
         (pages.ROOT / page).write_text(written)

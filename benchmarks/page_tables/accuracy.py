@@ -397,3 +397,12 @@ def sentences():
         f"ends {whole(min(extra))} to {whole(max(extra))}% above that objective and "
         f"0 to {percent(max(below))} points lower"
     )
+
+
+@states("examples/README.md")
+def guide():
+    found = rows("seen-once")
+    closed = [row["part of the gap"] for row in found if row["part of the gap"] > 0]
+    assert len(closed) == len(found) - 1, "the exception that accuracy.md names"
+    assert all(row["refit, once s"] < row["refit, again s"] for row in found)
+    yield f"closes {spread(closed, share)} of the gap between `bj.arow`"

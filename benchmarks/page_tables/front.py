@@ -412,6 +412,8 @@ def front_page():
         for rows_ in (10**5, 10**7)
     }
     run = value("memory", "MiB more", what="run, Pegasos with merging", B=100)
+    library = value("memory", "MiB before", what="nothing") - 8
+    yield f"the {whole(library)} MiB that the imported library takes"
     yield (
         f"about {whole(round(run, -2))} MiB for a stream of Pegasos, "
         f"{whole(used[10**7])} MiB for ten million rows in a file"

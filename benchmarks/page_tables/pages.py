@@ -13,6 +13,8 @@ PAGES = (
         for name in ("README", "accuracy", "speed", "papers", "published")
     ),
 )
+# Pages with figures in sentences only.
+GUIDES = ("examples/README.md",)
 MARKED = re.compile(r"<!-- table: ([\w-]+) -->\n\n((?:\|.*\n)*)")
 TABLE = re.compile(r"(?:^\|.*\n)+", re.MULTILINE)
 # Tables without a figure that was measured, by their heads.
