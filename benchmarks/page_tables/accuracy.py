@@ -406,3 +406,49 @@ def guide():
     assert len(closed) == len(found) - 1, "the exception that accuracy.md names"
     assert all(row["refit, once s"] < row["refit, again s"] for row in found)
     yield f"closes {spread(closed, share)} of the gap between `bj.arow`"
+
+
+@states(PAGE)
+def words_below_tables():
+    table = with_budget(ONE_PASS, 500)
+    names = [line[0] for line in table]
+    arow = table[names.index("AROW")]
+    for column, data in enumerate(table[0][1:], 1):
+        best = max(float(line[column]) for line in table[1:] if line[column])
+        assert (float(arow[column]) == best) == (data != "checkerboard"), data
+    yield "AROW is the best of these with 500 vectors on all sets but the checkerboard"
+    apart = {
+        method: max(row["furthest from 5"] for row in rows("targets", method=method))
+        for method in ("BudgetedOneClass", "Nystroem, SGDOneClassSVM")
+    }
+    yield (
+        f"its false alarms are at most {whole(max(apart.values()))} points from the 5 "
+        "asked for"
+    )
+    objectives = [
+        abs(row["objective / LinearSVC"] - 1)
+        for row in rows("refitting")
+        if "objective / LinearSVC" in row
+    ]
+    assert max(objectives) < 1e-4
+    yield "agree to within 0.0001 of it"
+    lowest = {
+        data: min(
+            rows("probabilities", data=data, B=100), key=lambda row: row["log loss"]
+        )
+        for data in ("usps", "letter", "ijcnn1", "a9a")
+    }
+    assert [row["model"] for row in lowest.values()] == [
+        *["budgetjax"] * 3,
+        "LogisticRegression",
+    ]
+    yield "The default classifier has the lowest log loss on usps, letter and ijcnn1"
+    last = [row for row in rows("small-noisy") if row["rank, budgetjax"] == 4]
+    behind = [
+        min(row[rival] for rival in RIVALS.values() if rival != "budgetjax")
+        - row["budgetjax"]
+        for row in last
+    ]
+    assert [row["rows"] for row in last] == [50, 300]
+    assert behind[1] < 0.1
+    yield f"They are last twice, by {percent(behind[0])} points on 50 rows and by less"

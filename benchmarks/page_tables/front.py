@@ -453,3 +453,37 @@ def questions():
         f"with 100 vectors it is more accurate on all {numbers[better]} sets, and "
         f"faster on {numbers[faster]}"
     )
+
+
+@states(README)
+def readme():
+    assert behind("letter", 500) < 0
+    vectors = one("accuracy", data="letter", method="scikit-learn SVC")["vectors"]
+    assert 1000 < vectors < 10_000
+    yield "On letter 500 support vectors beat an SVM with thousands"
+    yield (
+        f"on covtype they come within {whole(behind('covtype-100k', 500))} points of "
+        "one with tens of thousands"
+    )
+
+
+@states(PAGE)
+def words_below_tables():
+    where = {"table": "budgets"}
+    sets: dict[str, list[float]] = {}
+    for row in rows("default_classifier", **where):
+        if "default seconds" in row:
+            ratio = row["default seconds"] / row["Nystroem, LinearSVC seconds"]
+            sets.setdefault(row["data"], []).append(ratio)
+    faster = [data for data, ratios in sets.items() if max(ratios) < 1]
+    slower = [data for data, ratios in sets.items() if min(ratios) > 1]
+    assert sorted(faster) == ["covtype-100k", "letter", "shuttle"]
+    assert sorted(slower) == ["ijcnn1", "satimage", "usps"]
+    yield "with `LinearSVC` on letter, shuttle and covtype, and slower on satimage,"
+    starts = [
+        row["seconds"] for row in rows("first-result")
+        if row["what"].startswith(("run", "fit, default", "train"))
+    ]  # fmt: skip
+    yield f"The first result takes {spread(starts, whole)} seconds"
+    used = value("memory", "MiB more", what="fit_stream from a file", rows=10**7, B=100)
+    yield f"and {whole(used)} MiB for ten million rows from a file"

@@ -872,3 +872,46 @@ def pruning():
         "within a point of all vectors only with at most B/2 steps, or B above "
         f"{spread(harmed['l1'], whole)} (L1) and {spread(harmed['l2'], whole)} (L2)"
     )
+
+
+@states(PAGE)
+def words_below_tables():
+    tighter = [
+        half_up(mistakes("census_income_kdd", "tighter", budget)["error %"], 1)
+        - half_up(mistakes("census_income_kdd", "Forgetron", budget)["error %"], 1)
+        for budget in FIGURE_2["census_income_kdd"][1]
+    ]
+    yield f"where CKS fails, it is {spread(tighter)} behind"
+    swing = [
+        each
+        for method in ("random", "smallest")
+        for count, (each, _) in curve("waveform", method).items()
+        if count > 1000
+    ]
+    yield f"on waveform between {math.floor(min(swing))} and {math.ceil(max(swing))}%"
+    lengths = {data: rows(TABLE_1, data=data)[0]["rows"] for data in SETS}
+    yield (
+        ", ".join(
+            f"{lengths[data]:,}{' rows' if data == 'usps' else ''} ({data})"
+            for data in SETS[:-1]
+        )
+        + f" and {lengths['covtype']:,} (covtype)"
+    )
+    vectors = [problems(norm, "vectors")[at(100), -1] for norm in ("l1", "l2")]
+    yield (
+        f"with B = 100 there are {whole(vectors[0])} (L1) and {whole(vectors[1])} (L2) "
+        "after 4 B steps"
+    )
+    for budget in (100, 500):
+        for name, merging, arow, *refits in jmlr(budget)[1:]:
+            pendigits = name == "Pendigits" and budget == 100
+            assert (float(arow) >= float(merging)) != pendigits, name
+            for refit in refits:
+                if refit and not name.startswith("checkerboard"):
+                    assert float(refit) >= float(merging) - 0.1001, name
+    behind = [
+        half_up(max(map(float, filter(None, row[1:4]))) - float(row[3]), 1)
+        for budget in (100, 500)
+        for row in large(budget)[1:]
+    ]
+    yield f"Refits are the best, or within {percent(max(behind))} points of the best"

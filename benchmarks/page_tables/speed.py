@@ -445,3 +445,17 @@ def sentences():
         f"is at most {percent(max(lost['1 / 8']))} points below that of `Project`; "
         f"with more, it loses up to {percent(max(lost['more']))} points on ijcnn1"
     )
+
+
+@states(PAGE)
+def words_below_tables():
+    sizes = sorted({row["GB of file"] for row in rows("scale")})
+    yield f"`.npy` file of {percent(sizes[0])} or {whole(sizes[1])} GB"
+    first = [
+        row[solver]["first call"]
+        for row in rows("papers/sbp_libsvm")
+        for solver in ("SBP", "SMO")
+    ]
+    yield f"Compilation takes {spread(first, whole)} processor seconds more"
+    bsgd = one("published", paper="BudgetedSVM", method="BSGD", B="500")
+    yield f"is {fixed(2)(bsgd['error %'])}% in {bsgd['time'].replace('h', ' hours')}"
