@@ -68,7 +68,7 @@ def test_forgetron_bound(double):
 
 @pytest.mark.parametrize("wrong", [0.1, 0.3])
 def test_lemmas_of_the_forgetron(wrong, double):
-    """Lemma 1 for comparators of every norm allowed, and Lemma 2 with its conditions."""
+    """Lemma 1 for comparators of all norms allowed, and Lemma 2 with its conditions."""
     X, y, w = separable(5000, seed=1)
     random = np.random.default_rng(2)
     y = np.where(random.random(len(y)) < wrong, -y, y)
@@ -100,7 +100,7 @@ def test_lemmas_of_the_forgetron(wrong, double):
     phi, psi, grown = (np.asarray(each)[erred] for each in (phi, psi, grown))
     mistakes = len(phi)
     assert mistakes > 5 * budget
-    assert np.all((0 < phi) & (phi <= 1))
+    assert np.all((phi > 0) & (phi <= 1))
     assert np.min(phi) < 0.999, "nothing ever shrank"
     # The conditions of Lemma 2: (3), and the one that the paper proves by induction.
     log = np.log(budget + 1)
