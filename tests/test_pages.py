@@ -1,5 +1,6 @@
 """Tables, figures and commands of README and of the benchmarks' pages, and results."""
 
+import json
 import re
 import shlex
 import sys
@@ -123,3 +124,26 @@ def test_a_table_that_nothing_writes_is_found():
 def test_a_cell_needs_its_row():
     with pytest.raises(LookupError, match="has 0 rows"):
         results.value("accuracy", "accuracy %", data="letter", B=7)
+
+
+def test_files_keep_the_commands_of_the_rows_they_keep(tmp_path, monkeypatch):
+    """And the version of JAX where it was another."""
+    import measure
+
+    output = tmp_path / "made.json"
+    old = {"data": "letter", "accuracy %": 90.0}
+    monkeypatch.setattr(sys, "argv", ["benchmarks/made.py", "--data", "letter"])
+    measure.save([old], output)
+    written = json.loads(output.read_text())
+    written["machine"]["versions"]["jax"] = "0.10.2"
+    output.write_text(json.dumps(written))
+    monkeypatch.setattr(sys, "argv", ["benchmarks/made.py", "--orders", "1"])
+    measure.save([old, {"data": "usps"}], output)
+    written = json.loads(output.read_text())
+    first, second = written["machine"]["commands"]
+    assert first.endswith("made.py --data letter")
+    assert second.endswith("made.py --orders 1")
+    assert written["rows"] == [{"jax": "0.10.2"} | old, {"data": "usps"}]
+    # Nothing is kept of what was measured again.
+    measure.save([{"data": "usps", "accuracy %": 1.0}], output)
+    assert len(json.loads(output.read_text())["machine"]["commands"]) == 1

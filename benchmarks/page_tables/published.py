@@ -342,6 +342,13 @@ def sentences():
             f"{len(ahead)} of {len(ahead) + len(behind) + equal} sets"
         )
         yield f"below it on {' and '.join(behind)}"
+    apart = {row[0]: row[-1] for row in unbudgeted()[1:]}
+    above = [data for data, text in apart.items() if text.startswith("+")]
+    below = [data for data, text in apart.items() if text.startswith("-")]
+    yield (
+        f"Refits with 500 vectors are above both on {', '.join(above)}; below the "
+        f"better one on {', '.join(below)}; and equal to it on the others"
+    )
     passes = []
     for budget in (100, 500):
         arow = [
