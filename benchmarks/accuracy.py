@@ -148,9 +148,15 @@ def scaled(loss, rate, score, y):
     return rate * loss(score, y)
 
 
-def at_rate(loss, rate) -> Partial:
+@losses.classification_loss
+def scaled_of_labels(loss, rate, score, y):
+    """The same for a loss of labels."""
+    return scaled(loss, rate, score, y)
+
+
+def at_rate(loss, rate, task) -> Partial:
     loss = loss if isinstance(loss, Partial) else Partial(loss)
-    return Partial(scaled, loss, rate)
+    return Partial(scaled_of_labels if task.num_classes else scaled, loss, rate)
 
 
 def arow(kernel, task, confidence):
@@ -163,7 +169,7 @@ def sgd(loss, maintenance, **limits) -> Method:
 
     def init(kernel, task, rate):
         shape = task.shape(num_classes=task.num_classes, average=task.average)
-        shape |= {"loss": at_rate(loss, rate)}
+        shape |= {"loss": at_rate(loss, rate, task)}
         shape |= {"learning_rate": cosine(task.rows), "maintenance": maintenance}
         return bj.sgd.init(kernel, **shape)
 
@@ -178,7 +184,7 @@ def linear(algorithm, loss=losses.hinge, factor=1) -> Method:
         shape |= {"budget": factor * task.budget, "optimizer": optimizer(task.rows)}
         if algorithm is bj.fourier:
             shape["seed"] = task.seed
-        return algorithm.init(kernel, **shape, loss=at_rate(loss, rate))
+        return algorithm.init(kernel, **shape, loss=at_rate(loss, rate, task))
 
     return Method(algorithm, init, {"rate": RATES}, True)
 

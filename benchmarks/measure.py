@@ -5,6 +5,7 @@ import json
 import math
 import os
 import platform
+import shlex
 import statistics
 import sys
 import threading
@@ -108,7 +109,7 @@ def machine() -> dict[str, Any]:
         "python": platform.python_version(),
         "versions": versions,
         "XLA_FLAGS": os.environ.get("XLA_FLAGS", ""),
-        "command": " ".join(["python", program(), *sys.argv[1:]]),
+        "commands": [shlex.join(["python", *program().split(), *sys.argv[1:]])],
         "date": time.strftime("%Y-%m-%d"),
     }
 
@@ -172,6 +173,21 @@ def show(rows: list[dict[str, Any]]) -> None:
 
 
 def save(rows: list[dict[str, Any]], output: Path) -> None:
-    """Writes results, with the machine, as JSON."""
+    """Writes results, with the machine, as JSON.
+
+    If rows of the file are kept, so are the commands that made them, and the version of
+    JAX where it is another.
+    """
+    made = machine()
+    if output.exists():
+        before = json.loads(output.read_text())
+        known, own = before["machine"], made["versions"]["jax"]
+        kept = [row for row in before["rows"] if row in rows]
+        if kept:
+            commands = [*known["commands"], *made["commands"]]
+            made["commands"] = list(dict.fromkeys(commands))
+        if known["versions"]["jax"] != own:
+            older = {"jax": known["versions"]["jax"]}
+            rows = [older | row if row in kept else row for row in rows]
     output.parent.mkdir(parents=True, exist_ok=True)
-    output.write_text(json.dumps({"machine": machine(), "rows": rows}, indent=1) + "\n")
+    output.write_text(json.dumps({"machine": made, "rows": rows}, indent=1) + "\n")

@@ -56,7 +56,7 @@ def learners(num_features):
         "pegasos, project best": make(
             bj.pegasos, maintenance=bj.Project(best=True), **always
         ),
-        "passive-aggressive, onto newcomer": make(
+        "passive-aggressive, onto candidate": make(
             bj.passive_aggressive, maintenance=bj.ProjectOntoCandidate()
         ),
         "passive-aggressive, onto nearest": make(

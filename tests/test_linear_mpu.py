@@ -289,6 +289,31 @@ def test_hard_margins_approach_the_largest(double):
     assert angles[-1] < angles[0] / 3
 
 
+def test_without_unlearning_half_the_largest_margin_is_certain(double):
+    """Remark 1: an endless gap, the Perceptron with margin, then a high threshold."""
+    X, y = separable()
+    most = reference.maximum_margin(X, y)
+    for height in (0.5, 5.0, 500.0):
+        state = started("mpu", "dense", X, y, hard_margin=True)
+        largest = jnp.max(state.problem.squares)
+        state = state._replace(
+            gap=jnp.full_like(state.gap, jnp.inf), threshold=height * largest
+        )
+        everyone, step = bj.mpu.prepare(state, X, y), jax.jit(bj.mpu.step)
+        for _ in range(2000):
+            state = step(state, *everyone)
+            if state.is_stationary:
+                break
+        assert state.is_stationary
+        learned, unlearned = state.tally
+        assert unlearned == 0 < learned
+        # What is left of (15), and the margin that (11) then promises.
+        assert learned <= (1 + 2 * height) * float(largest) / most**2
+        weights = np.asarray(state.weights)
+        fraction = np.min(y * (X @ weights)) / math.sqrt(weights @ weights) / most
+        assert 1 / (2 + 1 / height) < fraction < 1
+
+
 def check_updates_of_a_hard_margin(state, most):
     """Equations (10), (16) and (17), and Remark 2, of the largest margin `most`."""
     b, gap = float(state.threshold), float(state.gap)

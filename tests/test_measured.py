@@ -92,6 +92,38 @@ def test_the_degradation_is_the_distance_of_two_models(name, classes, double):
         assert mean < 0.9 * limit
 
 
+@pytest.mark.parametrize("regularization", [1e-4, 1e-2])
+@pytest.mark.parametrize("project_to_ball", [False, True])
+def test_a_removal_is_an_error_of_at_most_one(regularization, project_to_ball, double):
+    """Section 4.1, per removal, also where the ball has shrunk what is removed."""
+    random = np.random.default_rng(2)
+    X = random.normal(size=(300, D))
+    y = random.choice([-1, 1], 300)
+    state = bj.pegasos.init(
+        bj.RBF(0.5),
+        num_features=D,
+        budget=BUDGET,
+        regularization=regularization,
+        maintenance=bj.Measured(bj.RemoveOldest()),
+        project_to_ball=project_to_ball,
+        dtype=jnp.float64,
+    )
+
+    def one(state, example):
+        before = state.maintenance
+        state = bj.pegasos.step(state, *example)
+        after = state.maintenance
+        removals = after.num_losses - before.num_losses
+        return state, (removals, after.gradient_error - before.gradient_error)
+
+    _, (removals, errors) = jax.lax.scan(one, state, (jnp.asarray(X), jnp.asarray(y)))
+    errors = errors[removals == 1]
+    assert errors.size > 50
+    assert float(jnp.max(errors)) <= 1 + 1e-9
+    if not project_to_ball:
+        np.testing.assert_allclose(errors, 1)
+
+
 def test_the_objective_of_the_stream_is_bounded(double):
     """Theorem 1 and Corollary 1, with the gradient error that was measured."""
     random = np.random.default_rng(1)

@@ -18,7 +18,8 @@ ROOT = pathlib.Path(__file__).parents[1]
 NAMES = ("README", "research", "sweeps", "files", "scikit_learn")
 PAGES = ("README.md", *(f"examples/{name}.md" for name in NAMES))
 MEASURED = tuple(
-    f"benchmarks/{name}.md" for name in ("README", "accuracy", "speed", "papers")
+    f"benchmarks/{name}.md"
+    for name in ("README", "accuracy", "speed", "papers", "published")
 )
 
 

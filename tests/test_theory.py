@@ -66,6 +66,57 @@ def test_forgetron_bound(double):
     assert mistakes < 0.2 * len(y), "the bound should not be all that holds"
 
 
+@pytest.mark.parametrize("wrong", [0.1, 0.3])
+def test_lemmas_of_the_forgetron(wrong, double):
+    """Lemma 1 for comparators of all norms allowed, and Lemma 2 with its conditions."""
+    X, y, w = separable(5000, seed=1)
+    random = np.random.default_rng(2)
+    y = np.where(random.random(len(y)) < wrong, -y, y)
+    budget, weight = 83, 15 / 32
+    state = bj.forgetron.init(
+        bj.Linear(), num_features=4, budget=budget, dtype=jnp.float64
+    )
+
+    def model(state):
+        vectors, coefficients, mask = bj.support(state)
+        return jnp.where(mask, coefficients[:, 0], 0) @ vectors
+
+    def body(state, example):
+        x, label = example
+        new = bj.forgetron.step(state, x, label)
+        # What entered has the weight phi, since every weight shrinks by it.
+        held = new.expansion.mask
+        newest = jnp.argmax(jnp.where(held, new.expansion.ages, -1))
+        phi = jnp.abs(new.expansion.scale * new.expansion.coefficients[newest, 0])
+        erred = new.num_mistakes.low - state.num_mistakes.low
+        loss = state.slack + weight - new.slack
+        grown = jnp.linalg.norm(model(state) + label.astype(x.dtype) * x)
+        return new, (erred, phi, loss, grown)
+
+    state, (erred, phi, psi, grown) = jax.lax.scan(
+        body, state, (jnp.array(X), jnp.array(y))
+    )
+    erred = np.asarray(erred) == 1
+    phi, psi, grown = (np.asarray(each)[erred] for each in (phi, psi, grown))
+    mistakes = len(phi)
+    assert mistakes > 5 * budget
+    assert np.all((phi > 0) & (phi <= 1))
+    assert np.min(phi) < 0.999, "nothing ever shrank"
+    # The conditions of Lemma 2: (3), and the one that the paper proves by induction.
+    log = np.log(budget + 1)
+    assert psi.sum() <= weight * mistakes + 1e-9
+    assert -np.log(phi).sum() <= log / (2 * (budget + 1)) * mistakes
+    largest = bj.bounds.forgetron_norm(budget)
+    for norm in np.linspace(0.1, 1, 4) * largest:
+        # Shrinking costs where it takes the model below the norm of the comparator.
+        shrunk = phi * grown
+        below = np.where(grown <= norm, phi, shrunk / norm)
+        cost = psi.sum() - norm**2 * np.log(np.where(shrunk < norm, below, 1)).sum()
+        hinge = np.maximum(0, 1 - y * (X @ (norm * w))).sum()
+        assert mistakes <= norm**2 + 2 * hinge + cost + 1e-9
+        assert cost <= mistakes / 2
+
+
 def test_the_bound_of_the_forgetron_does_not_hold_for_unequal_weights(double):
     """A heavy example, forgotten in every turn of a cycle of light ones."""
     budget, turns = 83, 20

@@ -30,6 +30,7 @@ import matplotlib.pyplot as plt
 import measure
 import numpy as np
 from matplotlib.colors import LogNorm
+from page_tables import curves
 
 import budgetjax as bj
 from budgetjax import datasets
@@ -228,10 +229,7 @@ def budgets() -> list[int]:
 
 def together(rows: list[dict[str, Any]], norm: str, key: str) -> np.ndarray:
     """The mean over all problems; errors are in percent."""
-    own = [row for row in rows if row["norm"] == norm]
-    weights = [row["problems"] for row in own]
-    mean = np.average([np.array(row[key]) for row in own], axis=0, weights=weights)
-    return mean if key == "vectors" else mean / 100
+    return curves.mean_of_problems([row for row in rows if row["norm"] == norm], key)
 
 
 def draw(rows: list[dict[str, Any]], path: Path) -> None:

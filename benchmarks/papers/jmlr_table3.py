@@ -10,8 +10,8 @@ that of `accuracy.py`, and rows that it has are taken from its results: means ov
 orders, of 100,000 rows of covertype and 20,000 of the checkerboard without noise. DNA
 is missing; `jmlr_table3_large` has the full large sets.
 
-The paper's own numbers are missing: its table was not available. A set of 5,000 rows
-takes four minutes per order on a busy core.
+The paper's own figures are beside these in `benchmarks/published.md`. A set of 5,000
+rows takes four minutes per order on a busy core.
 """
 
 import argparse

@@ -11,7 +11,7 @@ has one pass of Pegasos with merging and of AROW, and a refit of the former on t
 `pegasos_table1`, from 1, 4, 16 and 64 over the number of features. Each cell is one
 stream.
 
-The paper's own numbers are missing: its table was not available. It takes twenty
+The paper's own figures are beside these in `benchmarks/published.md`. It takes twenty
 minutes on one core.
 """
 

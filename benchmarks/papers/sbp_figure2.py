@@ -27,6 +27,7 @@ import jax
 import matplotlib.pyplot as plt
 import measure
 import numpy as np
+from page_tables import curves
 
 import budgetjax as bj
 from budgetjax import datasets
@@ -200,35 +201,9 @@ def run_of(name: str, method: str, run: int) -> dict[str, Any]:
 
 def together(rows: list[dict[str, Any]], name: str, method: str) -> dict[str, Any]:
     """The means of all runs at points that all have reached."""
-    own = [row for row in rows if (row["data"], row["method"]) == (name, method)]
-    start = max(row["changes"][0] for row in own)
-    end = min(row["changes"][-1] for row in own)
-    points = np.unique(np.geomspace(start, end, POINTS).astype(int))
-    # Some rows are means of earlier runs without vectors.
-    weights = [row.get("mean of runs", 1) for row in own]
-    found: dict[str, Any] = {"changes": points, "runs": sum(weights)}
-    for key in ("error", "vectors"):
-        if not all(key in row for row in own):
-            continue
-        # Vectors of the last model tested at or before each point.
-        values = [
-            np.array(row[key])[np.searchsorted(row["changes"], points, "right") - 1]
-            for row in own
-        ]
-        found[key] = np.average(values, axis=0, weights=weights)
-    return found
-
-
-def share(ours: dict[str, Any], theirs: dict[str, Any]) -> tuple[float, int, int]:
-    """The part of the common range, in decades, where ours has no more errors."""
-    pair = ours, theirs
-    start = max(int(each["changes"][0]) for each in pair)
-    end = min(int(each["changes"][-1]) for each in pair)
-    grid = np.log(np.geomspace(start, end, 200))
-    first, second = (
-        np.interp(grid, np.log(each["changes"]), each["error"]) for each in pair
+    return curves.mean_curve(
+        [row for row in rows if (row["data"], row["method"]) == (name, method)]
     )
-    return float(np.mean(first <= second)), start, end
 
 
 def show(rows: list[dict[str, Any]]) -> None:
@@ -238,7 +213,7 @@ def show(rows: list[dict[str, Any]]) -> None:
         own, sbp = (together(rows, name, each) for each in (method, "SBP"))
         n = next(row["examples"] for row in rows if row["data"] == name)
         epoch = int(np.argmin(np.abs(np.log(own["changes"] / n))))
-        as_good, start, end = share(sbp, own)
+        start, end = curves.common_range(sbp, own)
         lines.append(
             {
                 "data": name,
@@ -249,8 +224,8 @@ def show(rows: list[dict[str, Any]]) -> None:
                 "least error": 100 * float(own["error"].min()),
                 "vectors": int(own["vectors"][-1]) if "vectors" in own else "",
                 "error nearest n changes": 100 * float(own["error"][epoch]),
-                "SBP as good": as_good,
-                "it as good as SBP": share(own, sbp)[0],
+                "SBP as good": curves.part_as_good(sbp, own),
+                "it as good as SBP": curves.part_as_good(own, sbp),
                 "from": start,
                 "to": end,
             }

@@ -35,6 +35,10 @@ class Measured(Maintenance):
 
     Wrapping changes nothing about learning and costs nothing when unused.
 
+    The mean of the theorem is over all rounds, so ``gradient_error`` is divided by the
+    rows seen. Coefficients grow along a stream, and a good merge loses little: measure
+    in float64 beyond some 20,000 rows, since float32 then rounds off more than is lost.
+
     Example:
       >>> X, y = bj.datasets.checkerboard(500, seed=0)
       >>> merge = bj.Measured(bj.Merge())
