@@ -115,7 +115,7 @@ class Encoding(NamedTuple):
         return self.centre[None] + self.unit[None] * v
 
     def apply(
-        self, X: inputs.RawRows, dtype: DTypeLike = np.float32, *, first_row: int = 0
+        self, X: raw_rows.RawRows, dtype: DTypeLike = np.float32, *, first_row: int = 0
     ) -> Features:
         """The features of raw rows; O(n (d T + num_codes r)) for T bins per column.
 
@@ -404,7 +404,7 @@ def _find_edges(
 
 
 @names_errors("importances")
-def importances(encoding: Encoding, X: inputs.RawRows) -> Float[np.ndarray, " d"]:
+def importances(encoding: Encoding, X: raw_rows.RawRows) -> Float[np.ndarray, " d"]:
     """The share of every column in the features: of their variances over rows.
 
     For a learned map it is how much a column moves rows in the space of the kernel, so

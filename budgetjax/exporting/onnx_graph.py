@@ -242,6 +242,10 @@ class Graph:
                 (left,), (right,) = params["dimension_numbers"][0]
                 sides = {"transA": int(left == 0), "transB": int(right == 1)}
                 return self.add("Gemm", *given, **sides)
+            case "gather" if params["dimension_numbers"].collapsed_slice_dims == (1,):
+                # Columns of a matrix.
+                columns = self.add("Squeeze", given[1], self.axes(-1))
+                return self.add("Gather", given[0], columns, axis=1)
             case "argmax":
                 index = self.add("ArgMax", *given, axis=params["axes"][0], keepdims=0)
                 return self.add("Cast", index, to=self.tensor_dtype(dtype))
