@@ -63,7 +63,7 @@ def test_rows_are_encoded_before_they_are_scored():
 
 def test_blocks_of_rows_are_encoded(monkeypatch):
     model, expected = encoded(), encoded().decision_function(X)
-    monkeypatch.setattr(models.inputs, "block_size", lambda rows, features: 64)
+    monkeypatch.setattr(models.raw_rows, "block_size", lambda rows, features: 64)
     np.testing.assert_allclose(model.decision_function(X), expected, atol=1e-6)
     wrong = X.copy()
     wrong[300, 1] = np.inf

@@ -64,12 +64,15 @@ PENALTY = 10.0
 STEEPEST = 5.0
 # What to try on a table: bins per column, and the factor of the default gamma. No bins
 # are standardised columns whose outliers are clipped.
-TRIED = ((0, 1.0), (5, 4.0), (16, 4.0))
+TRIED_FOR_LABELS = ((0, 1.0), (5, 4.0), (16, 4.0))
+TRIED_FOR_NUMBERS = ((0, 4.0), (5, 1.0), (16, 1.0))
 # Passes of steps before the choice among these; the best is refitted anew. On seventeen
 # sets, choices after three were 0.07 points worse, after twenty 0.07 better.
 TRIAL_EPOCHS = 5
 # A table has at most this number of columns, and at least this number of rows.
 MOST_COLUMNS, FEWEST_ROWS = 128, 1000
+# Columns whose deviations differ by up to this factor are learned as they are, too.
+ALIKE = 10.0
 # All that is tried has the same number of features, a multiple of this one, so that it
 # runs the same programs.
 WIDTHS = 64
@@ -138,11 +141,13 @@ class Form(NamedTuple):
 
     Attributes:
       encoding: what encodes them; None for the rows as they are.
+      num_bins: the maximum number of bins per column; codes need a metric.
       factor: the factor of the default gamma.
       width: the number of features to which encoded rows are padded.
     """
 
     encoding: Encoding | None = None
+    num_bins: int = 0
     factor: float = 1.0
     width: int = 0
 
@@ -458,8 +463,9 @@ class Kernelised(OnlineEstimator):
     random_state: RandomState = None
     progress: bool = False
 
-    # The losses and algorithms to choose from.
+    # The losses and algorithms to choose from, and the forms of a table to try.
     _family: ClassVar[Family]
+    _tried: ClassVar[tuple[tuple[int, float], ...]]
 
     def _loss_setting(self) -> str | Callable[..., Array] | None:
         """The loss, by its name or as a function."""
@@ -518,9 +524,10 @@ class Kernelised(OnlineEstimator):
             return [self._form_of_stream(X)]
         if X.shape[0] < FEWEST_ROWS:
             return [_fit_form(X, 0)]
-        forms = [_fit_form(X, *tried) for tried in TRIED]
-        width = max(form.width for form in forms)
-        return [form._replace(width=-(-width // WIDTHS) * WIDTHS) for form in forms]
+        forms = [_fit_form(X, *tried) for tried in self._tried]
+        width = -(-max(form.width for form in forms) // WIDTHS) * WIDTHS
+        forms = [form._replace(width=width) for form in forms if form.width]
+        return _fit_raw_form(X) + forms or [Form()]
 
     def _tries_forms(self, X: Rows) -> bool:
         """Whether rows are a table, and what depends on their form is free."""
@@ -555,7 +562,7 @@ class Kernelised(OnlineEstimator):
         named = isinstance(self.kernel, str) and self.kernel in kernels.GAMMA_KERNELS
         usual = form.factor * sample.gamma if named else 0.0
         # Moving vectors work best under a narrower kernel than fixed ones.
-        chooses = self.refit and not self.move_vectors and form.factor == 1
+        chooses = self.refit and not self.move_vectors and not form.num_bins
         if not usual or sample.num_rows > held_out.FEW or not chooses:
             return [usual or "scale"]
         return [usual * factor for factor in FACTORS]
@@ -617,7 +624,7 @@ class Kernelised(OnlineEstimator):
             loss = _loss_in_units(loss, model)
         if _is_auto(learn_metric):
             # A prediction should not wait for a trial of a metric.
-            learn_metric = not of_stream and (form.factor > 1 or "auto")
+            learn_metric = not of_stream and (form.num_bins > 0 or "auto")
         return start_refit(
             # Rows are shifted and targets centred already, so the model must not do it
             # again.
@@ -652,7 +659,17 @@ def _fit_form(X: Rows, num_bins: int, factor: float = 1.0) -> Form:
     """The form of rows with so many bins per column, fitted to a part of them."""
     rows = inputs.to_array(X[:: -(-X.shape[0] // inputs.SAMPLED_ROWS)])
     codes = encoding.fit(rows, num_bins)
-    return Form(codes, factor, codes.num_features)
+    return Form(codes, num_bins, factor, codes.num_features)
+
+
+def _fit_raw_form(X: Rows) -> list[Form]:
+    """The rows as they are, if their columns have one scale and no value is missing."""
+    deviations = np.sqrt(Sample(X).variances)
+    deviations = deviations[deviations > 0]
+    if np.any(np.isnan(inputs.values(X))) or not len(deviations):
+        return []
+    is_alike = np.max(deviations) <= ALIKE * np.quantile(deviations, 0.25)
+    return [Form()] if is_alike else []
 
 
 def _without_padding(codes: Any, form: Form) -> Encoding:
@@ -781,6 +798,7 @@ class BudgetedKernelClassifier(Classifier, Kernelised):
     class_weight: ClassWeight = None
 
     _family = choices.CLASSIFIER
+    _tried = TRIED_FOR_LABELS
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -961,6 +979,7 @@ class BudgetedKernelRegressor(RegressorMixin, Kernelised):
     quantile: float | Sequence[float] | np.ndarray | None = None
 
     _family = choices.REGRESSOR
+    _tried = TRIED_FOR_NUMBERS
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
