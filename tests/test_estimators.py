@@ -675,7 +675,6 @@ def test_balanced_classes():
 
 # What is refused.
 
-SMALL = {"X": stream()[0], "y": stream()[1]}
 NUMBERS = stream("targets")[1]
 ARE = "settings of {} must be among"
 REFUSED = [
