@@ -100,7 +100,7 @@ FAULTS = (
     Fault("refit", "refitting/calibration.py", "wanted = weights @ (label * (effective + 1) + others) / (effective + 2)", "wanted = weights @ label"),
     # Models, streams, files, estimators.
     Fault("models", "refitting/reduce.py", "kept = np.sort(np.argsort(-lengths, kind=\"stable\")[:size])", "kept = np.sort(np.argsort(lengths, kind=\"stable\")[:size])"),
-    Fault("models", "refitting/reduce.py", "errors = np.cumsum(np.append(masses @ (1 - codes), masses * (2 * codes - 1)))", "errors = np.cumsum(np.append(masses @ codes, masses * (2 * codes - 1)))"),
+    Fault("models", "refitting/reduce.py", "masses * (2 * codes - 1)", "2 * codes - 1"),
     Fault("models", "scaling.py", "return float(2 / np.mean(np.minimum(distances, most)))", "return float(1 / np.mean(np.minimum(distances, most)))"),
     Fault("stream", "stream/reservoir.py", "draws = np.random.PCG64(self.seed).advance(self.num_rows)", "draws = np.random.PCG64(self.seed)"),
     Fault("stream", "stream/readers/libsvm_text.py", "first = 0 if zero_based else 1", "first = 1"),

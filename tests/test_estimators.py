@@ -45,11 +45,13 @@ from budgetjax.saving import model_files
 from budgetjax.stream.reservoir import Reservoir, default_size
 
 # Of what is no default nothing depends here but the time to compile and to choose. All
-# online ones have room for as many vectors as the largest budget below.
+# online ones have room for as many vectors as the largest budget below. To choose gamma
+# and the penalty is a fit for each, on parts of the rows.
 ROOM = {"maintenance": "remove_oldest", "capacity": 40, "random_state": 0}
+CHOSEN = {"gamma": "scale", "penalty": 10.0}
 ESTIMATORS = {
-    "classifier": BudgetedKernelClassifier(10, **ROOM),
-    "regressor": BudgetedKernelRegressor(20, gamma="scale", penalty=10.0, **ROOM),
+    "classifier": BudgetedKernelClassifier(10, **ROOM | CHOSEN),
+    "regressor": BudgetedKernelRegressor(20, **ROOM | CHOSEN),
     "one-class": BudgetedOneClass(20, **ROOM),
     "sbp": SBPClassifier(fit_bias=False, random_state=0),
     "budget-svc": BudgetSVC(tolerance=0.01, max_steps=20_000),
@@ -119,7 +121,8 @@ def stream(kind="two", n=60, seed=0):
 def made(kind, budget=10, **more):
     """An estimator for such a stream."""
     cls = BudgetedKernelRegressor if kind == "targets" else BudgetedKernelClassifier
-    return cls(budget, **ROOM | {"gamma": 0.5} | more)
+    given = {"gamma": 0.5} if more.get("refit") is False else CHOSEN | {"gamma": 0.5}
+    return cls(budget, **ROOM | given | more)
 
 
 def fed(estimator, X, y, sizes, weight=None):
