@@ -82,7 +82,7 @@ FAULTS = (
     Fault("kernels", "kernels.py", "distances = jnp.sum(jnp.abs(X[:, None] - Z[None]), axis=2)", "distances = jnp.sum(jnp.abs(X[:, None] - Z[None]), axis=2) ** 2"),
     Fault("kernels", "kernels.py", "return jax.lax.pow(gamma * products + coef0, degree)", "return jax.lax.pow(gamma * products, degree)"),
     # Solvers.
-    Fault("solvers", "solvers/kernel/smo.py", "steps = jnp.clip(start + part.steps, 0, limits) - start", "steps = part.steps"),
+    Fault("solvers", "solvers/kernel/smo.py", "change_i, change_j = signs[i] * change, -signs[j] * change", "change_i, change_j = signs[i] * change, signs[j] * change"),
     Fault("solvers", "solvers/kernel/smo.py", "room_j = jnp.where(signs[j] > 0, coefficients[j], limits[j] - coefficients[j])", "room_j = jnp.where(signs[j] < 0, coefficients[j], limits[j] - coefficients[j])"),
     Fault("solvers", "solvers/kernel/kernel_pegasos.py", "visits = jnp.maximum(state.num_visits, 1)", "visits = jnp.maximum(state.num_visits + 1, 1)"),
     Fault("solvers", "solvers/kernel/sbp.py", "share = (1 + state.average_power) / (time + state.average_power)", "share = 1 / time"),

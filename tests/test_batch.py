@@ -535,8 +535,6 @@ def test_batches_of_dual_solvers(name, fit_bias, penalty, double):
     close(path.responses, path.coefficients @ Q, 1e-12)
     assert np.all(path.coefficients >= -1e-15 * penalty)
     assert np.all(path.coefficients <= penalty * (1 + 1e-15))
-    # What returns to 0 is no support vector, and no rounding error is left of it.
-    assert not np.any(path.coefficients[path.coefficients < 1e-9 * penalty])
     if fit_bias:
         assert np.all(np.abs(path.coefficients @ y) < 1e-13 * penalty * N)
     values = np.array([kernel_svm.dual(Q, a) for a in path.coefficients])

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 import registry
 import scipy.sparse
-from compare import FLOAT32, assert_same
+from compare import FLOAT32, assert_same, mistakes
 from streams import LEARNERS, ROWS, cut, fit, identical, without_classes
 
 import budgetjax as bj
@@ -60,10 +60,7 @@ def errors_of(row, scores, y):
     """The error of every row, from the scores before it was learned."""
     if row.num_classes == 0:
         return (scores - y) ** 2
-    if row.num_classes == 2:
-        return (scores * y <= 0).astype(float)
-    others = np.where(np.arange(scores.shape[1]) == y[:, None], -np.inf, scores)
-    return (scores[np.arange(len(y)), y] <= others.max(axis=1)).astype(float)
+    return mistakes(scores, y).astype(float)
 
 
 @pytest.mark.parametrize("name", ["@regression", "@features"])
