@@ -1,5 +1,6 @@
 """What learners and strategies promise beyond their formulas."""
 
+import functools
 import os
 import pathlib
 
@@ -189,12 +190,18 @@ def test_the_average_is_that_of_the_iterates(algorithm, budget):
 @pytest.mark.parametrize("kernel", [bj.RBF(0.3), bj.Laplacian(0.2)])
 def test_fourier_features_are_nearly_the_kernel(kernel):
     X = np.random.default_rng(1).normal(size=(30, 4)).astype(np.float32)
-    state = bj.fourier.init(kernel, num_features=4, budget=20_000)
-    features = state.kernel.gram(jnp.asarray(X), state.expansion.vectors)[:, :-1]
-    np.testing.assert_allclose(features @ features.T, kernel.gram(X, X), atol=0.05)
+
+    @jax.jit
+    def matrices(kernel):
+        state = bj.fourier.init(kernel, num_features=4, budget=20_000)
+        features = state.kernel.gram(X, state.expansion.vectors)[:, :-1]
+        return features @ features.T, kernel.gram(X, X)
+
+    np.testing.assert_allclose(*matrices(kernel), atol=0.05)
 
 
 def test_fourier_features_of_a_small_budget_are_the_first_of_a_large_one():
+    @functools.partial(jax.jit, static_argnums=(0, 1))
     def init(budget, capacity):
         return bj.fourier.init(
             bj.RBF(0.3), num_features=4, budget=budget, capacity=capacity, seed=3
@@ -326,12 +333,14 @@ def test_losses_are_those_of_optax():
             *(f, y),
         ),
     ):
-        found, expected = (jax.vmap(loss)(*given) for loss in (ours, theirs))
+        found, expected = (jax.jit(jax.vmap(one))(*given) for one in (ours, theirs))
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
 
 
 def test_only_the_lowest_of_equal_rivals_moves():
-    slope = losses.gradient(losses.hinge, jnp.zeros(4), jnp.int32(2))
+    slope = jax.jit(losses.gradient, static_argnums=0)(
+        losses.hinge, jnp.zeros(4), jnp.int32(2)
+    )
     assert slope.tolist() == [1, 0, -1, 0]
 
 
