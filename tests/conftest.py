@@ -166,9 +166,9 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.slow)
 
 
-# Every compiled program takes memory maps, of which a process may have some 65,000:
-# enough for some 1,300 programs.
-PROGRAMS_TO_A_CLEARING = 500
+# Every compiled program takes memory maps, some 20 as one piece, of which a process may
+# have some 65,000: enough for 3,000 programs.
+PROGRAMS_TO_A_CLEARING = 1500
 compiled = []
 
 
