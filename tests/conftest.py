@@ -180,9 +180,14 @@ def count_program(event, duration, **more):
 jax.monitoring.register_event_duration_secs_listener(count_program)
 
 
+# Files whose tests all share what is compiled.
+TOGETHER = re.compile(r".*test_checkpoints\.py")
+
+
 def group(nodeid):
-    """What follows an @ in the name of a test; without one, the name."""
-    return nodeid.rpartition("@")[2].rstrip("]")
+    """What follows an @ in the name of a test; without one, the name, or the file."""
+    together = TOGETHER.match(nodeid)
+    return together[0] if together else nodeid.rpartition("@")[2].rstrip("]")
 
 
 @pytest.hookimpl(trylast=True)

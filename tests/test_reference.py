@@ -31,12 +31,11 @@ from sklearn.datasets import load_digits, make_moons
 
 import budgetjax as bj
 from budgetjax import losses
-from budgetjax.online.span import RIDGE
 
 # Data of one length, and models of one capacity: a learner's cases with data of one
 # kind share a program.
 ROUNDS = 400
-RIDGED = {"ridge": RIDGE}
+RIDGED = {"ridge": 1e-3}
 CAPACITY = 50
 
 
