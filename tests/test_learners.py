@@ -33,9 +33,9 @@ def parity(n):
 
 
 def run(algorithm, X, y, **given):
-    """A run over digits."""
+    """A run over digits, by the loop that compiles soonest."""
     state = algorithm.init(bj.RBF(0.05), num_features=64, **given)
-    return bj.run(algorithm, state, X, y)
+    return bj.run(algorithm, state, X, y, block_size=1)
 
 
 def wide(n):
@@ -110,7 +110,7 @@ def test_a_full_projectron_goes_on_learning():
     given = {"num_classes": 10, "budget": 50, "threshold": 0.1}
     state, _ = run(bj.projectron, X[:300], y[:300], **given)
     before = bj.support(state)
-    state, _ = bj.run(bj.projectron, state, X[300:], y[300:])
+    state, _ = bj.run(bj.projectron, state, X[300:], y[300:], block_size=1)
     after = bj.support(state)
     np.testing.assert_array_equal(before.vectors, after.vectors)
     assert np.any(before.coefficients != after.coefficients)
@@ -154,7 +154,8 @@ def test_a_model_that_shrinks_for_long_stays_finite():
     """Coefficients and scale leave float32's range several times over."""
     X, y = parity(1700)
     given = {"budget": 20, "learning_rate": 0.5, "regularization": 0.1}
-    state, scores = run(bj.sgd, X, y, loss=losses.hinge, average=True, **given)
+    given |= {"num_features": 64, "loss": losses.hinge, "average": True}
+    state, scores = bj.run(bj.sgd, bj.sgd.init(bj.RBF(0.05), **given), X, y)
     assert np.all(np.isfinite(scores))
     for leaf in jax.tree.leaves((state, bj.average_iterates(state))):
         assert np.all(np.isfinite(leaf))
@@ -284,7 +285,7 @@ def test_arow_without_moves_keeps_the_first_to_enter():
     X = 10 * np.repeat(np.arange(40, dtype=np.float32), 2)[:, None]
     y = np.where(np.arange(80) // 2 % 3 == 0, 1, -1)
     state = bj.arow.init(bj.RBF(1.0), num_features=1, budget=7, moves=0)
-    state, _ = bj.run(bj.arow, state, X, y)
+    state, _ = bj.run(bj.arow, state, X, y, block_size=1)
     assert int(state.num_updates) == 80
     assert int(state.num_moves) == 7
     np.testing.assert_array_equal(state.expansion.ages[:7], np.arange(1, 15, 2))
@@ -386,6 +387,7 @@ def test_a_mapped_kernel_learns_what_mapped_rows_teach():
             bj.pegasos,
             bj.pegasos.init(kernel, num_features=rows.shape[1], budget=8),
             *(rows, y),
+            block_size=1,
         )
         for kernel, rows in (
             (bj.Mapped(bj.RBF(0.8), matrix), X),
