@@ -181,7 +181,7 @@ jax.monitoring.register_event_duration_secs_listener(count_program)
 
 
 # Files whose tests all share what is compiled.
-TOGETHER = re.compile(r".*test_checkpoints\.py")
+TOGETHER = re.compile(r".*test_(checkpoints|stream)\.py")
 
 
 def group(nodeid):
