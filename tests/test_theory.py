@@ -146,7 +146,7 @@ def learners():
     for row in registry.ROWS:
         if row.num_classes == 2 and row.name != "perceptron-unbudgeted":
             with contextlib.suppress(ValueError):  # it needs a Gaussian kernel
-                row.init(bj.Linear())
+                jax.eval_shape(functools.partial(row.init, bj.Linear()))
                 yield row
 
 
