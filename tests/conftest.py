@@ -181,7 +181,7 @@ jax.monitoring.register_event_duration_secs_listener(count_program)
 
 
 # Files whose tests all share what is compiled.
-TOGETHER = re.compile(r".*test_(checkpoints|stream)\.py")
+TOGETHER = re.compile(r".*test_(checkpoints|linear_mpu|linear_rivals|stream)\.py")
 
 
 def group(nodeid):
