@@ -11,6 +11,16 @@ import numpy as np
 FLOAT32 = 1e-3
 
 
+def mistakes(scores, y):
+    """Where the score of the label, of two classes or more, was not ahead."""
+    scores = np.asarray(scores)
+    if scores.ndim == 1:
+        return scores * y <= 0
+    label = np.take_along_axis(scores, y[:, None], axis=1)[:, 0]
+    others = np.where(np.arange(scores.shape[1]) == y[:, None], -np.inf, scores)
+    return label <= others.max(axis=1)
+
+
 def same(actual, expected):
     """Two trees, of which keys are compared by their data."""
 

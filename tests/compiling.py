@@ -20,6 +20,20 @@ def need_large_loops(form):
 
 
 @contextlib.contextmanager
+def programs():
+    """A list of what is compiled inside."""
+    compiled = []
+
+    def listen(event, duration, **more):
+        if event.endswith("/backend_compile_duration"):
+            compiled.append(more)
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    yield compiled
+    jax.monitoring.unregister_event_duration_listener(listen)
+
+
+@contextlib.contextmanager
 def quick_to_compile(quick=True):
     """Machine code as the compiler first has it, in half the time; or as users get it.
 

@@ -58,6 +58,29 @@ def double():
     jax.config.update("jax_enable_x64", False)
 
 
+# Files whose tests need a model and not the loop that has learned it: the plain scan of
+# `step` compiles in half the time of the loop over blocks, which `test_blocks.py` holds
+# to it for all learners, and `test_stream.py` in streams.
+PLAIN_LOOPS = re.compile(
+    "test_(additions|bad_data|cli|compress|estimators|export|metric|model_files|models"
+    "|one_class|persist|plots|probabilities|river|states|targets)"
+)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def plain_loops(request):
+    """Runs in blocks of one example, where none are asked for."""
+    if not PLAIN_LOOPS.fullmatch(request.path.stem):
+        yield
+        return
+    from budgetjax.online import driver
+
+    length = driver.block_length
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(driver, "block_length", lambda size: length(size or 1))
+        yield
+
+
 @pytest.fixture
 def as_installed():
     """The package without the checker that tests run under: what a user meets."""
@@ -123,7 +146,11 @@ def is_slow(item, seen):
     if test in GUIDES:
         return "[README.md" not in item.name
     if test in WHOLE_CHECKS:
-        return not QUICKLY_CHECKED.search(item.name)
+        # One of those that differ in the kind of array, or in its type.
+        shows = re.sub(r"-\d+@|_(array|matrix)\b", "@", item.name)
+        repeats = shows in seen
+        seen.add(shows)
+        return repeats or not QUICKLY_CHECKED.search(item.name)
     if values.get("x64"):
         return True
     shows = {test} | subjects(item, values)
@@ -139,9 +166,9 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.slow)
 
 
-# Every compiled program takes memory maps, of which a process may have some 65,000:
-# enough for some 1,300 programs.
-PROGRAMS_TO_A_CLEARING = 500
+# Every compiled program takes memory maps, some 20 as one piece, of which a process may
+# have some 65,000: enough for 3,000 programs.
+PROGRAMS_TO_A_CLEARING = 1500
 compiled = []
 
 
@@ -153,9 +180,14 @@ def count_program(event, duration, **more):
 jax.monitoring.register_event_duration_secs_listener(count_program)
 
 
+# Files whose tests all share what is compiled.
+TOGETHER = re.compile(r".*test_(checkpoints|linear_mpu|linear_rivals|stream)\.py")
+
+
 def group(nodeid):
-    """What follows an @ in the name of a test; without one, the name."""
-    return nodeid.rpartition("@")[2].rstrip("]")
+    """What follows an @ in the name of a test; without one, the name, or the file."""
+    together = TOGETHER.match(nodeid)
+    return together[0] if together else nodeid.rpartition("@")[2].rstrip("]")
 
 
 @pytest.hookimpl(trylast=True)

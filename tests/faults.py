@@ -82,7 +82,7 @@ FAULTS = (
     Fault("kernels", "kernels.py", "distances = jnp.sum(jnp.abs(X[:, None] - Z[None]), axis=2)", "distances = jnp.sum(jnp.abs(X[:, None] - Z[None]), axis=2) ** 2"),
     Fault("kernels", "kernels.py", "return jax.lax.pow(gamma * products + coef0, degree)", "return jax.lax.pow(gamma * products, degree)"),
     # Solvers.
-    Fault("solvers", "solvers/kernel/smo.py", "steps = jnp.clip(start + part.steps, 0, limits) - start", "steps = part.steps"),
+    Fault("solvers", "solvers/kernel/smo.py", "change_i, change_j = signs[i] * change, -signs[j] * change", "change_i, change_j = signs[i] * change, signs[j] * change"),
     Fault("solvers", "solvers/kernel/smo.py", "room_j = jnp.where(signs[j] > 0, coefficients[j], limits[j] - coefficients[j])", "room_j = jnp.where(signs[j] < 0, coefficients[j], limits[j] - coefficients[j])"),
     Fault("solvers", "solvers/kernel/kernel_pegasos.py", "visits = jnp.maximum(state.num_visits, 1)", "visits = jnp.maximum(state.num_visits + 1, 1)"),
     Fault("solvers", "solvers/kernel/sbp.py", "share = (1 + state.average_power) / (time + state.average_power)", "share = 1 / time"),
@@ -100,7 +100,7 @@ FAULTS = (
     Fault("refit", "refitting/calibration.py", "wanted = weights @ (label * (effective + 1) + others) / (effective + 2)", "wanted = weights @ label"),
     # Models, streams, files, estimators.
     Fault("models", "refitting/reduce.py", "kept = np.sort(np.argsort(-lengths, kind=\"stable\")[:size])", "kept = np.sort(np.argsort(lengths, kind=\"stable\")[:size])"),
-    Fault("models", "refitting/reduce.py", "errors = np.cumsum(np.append(masses @ (1 - codes), masses * (2 * codes - 1)))", "errors = np.cumsum(np.append(masses @ codes, masses * (2 * codes - 1)))"),
+    Fault("models", "refitting/reduce.py", "masses * (2 * codes - 1)", "2 * codes - 1"),
     Fault("models", "scaling.py", "return float(2 / np.mean(np.minimum(distances, most)))", "return float(1 / np.mean(np.minimum(distances, most)))"),
     Fault("stream", "stream/reservoir.py", "draws = np.random.PCG64(self.seed).advance(self.num_rows)", "draws = np.random.PCG64(self.seed)"),
     Fault("stream", "stream/readers/libsvm_text.py", "first = 0 if zero_based else 1", "first = 1"),

@@ -38,13 +38,6 @@ FORMS = {
 }
 
 
-def together(group, *cases):
-    """Cases that share programs: one process takes them all."""
-    return [
-        pytest.param(*case, id=f"{'-'.join(map(str, case))}@{group}") for case in cases
-    ]
-
-
 @functools.cache
 def noisy():
     """No hyperplane separates them; zero rows, and rows that come twice."""

@@ -848,7 +848,8 @@ def test_a_model_of_many_rows():
 
 def test_examples_under_water_are_a_supergradient(double):
     """Lemma 3.1: their mean bounds the level of all other models."""
-    Q, random, level = signed("noisy"), np.random.default_rng(0), water_level.level
+    Q, random = signed("noisy"), np.random.default_rng(0)
+    level = jax.jit(water_level.level)
     for volume in (0.0, 1e-3, 3.0, 200.0):
         for _ in range(10):
             c, others = (Q @ random.normal(size=N) for _ in range(2))

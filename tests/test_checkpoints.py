@@ -21,8 +21,6 @@ from budgetjax.stream import Batches
 N = 5 * ROWS + 9
 ROW = registry.Row("random", bj.perceptron, {"maintenance": bj.RemoveRandom()})
 X, Y = ROW.stream(N)
-# Tests of one group share what is compiled.
-together = pytest.mark.parametrize("group", ["@random"])
 
 
 def batches(lengths=(50,), rows=N, data=(X, Y)):
@@ -40,7 +38,6 @@ def undisturbed():
     return {on: fit(ROW, batches(), standardise=on) for on in (False, True)}
 
 
-@together
 @pytest.mark.parametrize(
     ("error", "every", "standardise"),
     [
@@ -50,9 +47,7 @@ def undisturbed():
         (RuntimeError, 100, False),
     ],
 )
-def test_a_run_that_fails_goes_on(
-    group, undisturbed, tmp_path, error, every, standardise
-):
+def test_a_run_that_fails_goes_on(undisturbed, tmp_path, error, every, standardise):
     path = tmp_path / "run.safetensors"
     more = {"checkpoint": path, "every": every, "standardise": standardise}
     # The last whole batch is kept: 4 of them, and not half of the fifth.
@@ -67,9 +62,8 @@ def test_a_run_that_fails_goes_on(
     assert os.listdir(tmp_path) == [path.name]
 
 
-@together
 @pytest.mark.parametrize("standardise", [False, True])
-def test_a_reservoir_goes_on_too(group, tmp_path, standardise):
+def test_a_reservoir_goes_on_too(tmp_path, standardise):
     more = {"standardise": standardise, "reservoir": 70}
     expected = fit(ROW, batches(), **more)
     assert expected.reservoir is None
@@ -94,9 +88,8 @@ def interruptible():
     signal.signal(signal.SIGINT, before)
 
 
-@together
 @pytest.mark.usefixtures("interruptible")
-def test_ctrl_c(group, undisturbed, tmp_path):
+def test_ctrl_c(undisturbed, tmp_path):
     path = tmp_path / "run"
 
     def slow():
@@ -112,8 +105,7 @@ def test_ctrl_c(group, undisturbed, tmp_path):
     identical(fit(ROW, batches(), checkpoint=path), undisturbed[False])
 
 
-@together
-def test_a_run_that_ended_gives_its_result(group, undisturbed, tmp_path):
+def test_a_run_that_ended_gives_its_result(undisturbed, tmp_path):
     path = tmp_path / "run.safetensors"
     fit(ROW, batches(), checkpoint=path)
     written = path.read_bytes()
@@ -123,8 +115,7 @@ def test_a_run_that_ended_gives_its_result(group, undisturbed, tmp_path):
     identical(fit(ROW, batches(), checkpoint=path, resume=False), undisturbed[False])
 
 
-@together
-def test_it_is_read_and_hashed_once(group, interrupted, monkeypatch, tmp_path):
+def test_it_is_read_and_hashed_once(interrupted, monkeypatch, tmp_path):
     path = tmp_path / "run"
     path.write_bytes(interrupted)
     read, checked = [], model_files._read_intact
@@ -137,8 +128,7 @@ def test_it_is_read_and_hashed_once(group, interrupted, monkeypatch, tmp_path):
     assert len(read) == 1
 
 
-@together
-def test_it_is_written_when_it_should_be(group, monkeypatch, tmp_path):
+def test_it_is_written_when_it_should_be(monkeypatch, tmp_path):
     written = []
 
     def write(path, model, notes):
@@ -153,8 +143,7 @@ def test_it_is_written_when_it_should_be(group, monkeypatch, tmp_path):
     assert written == [(0, 0), (3, 3 * ROWS), (6, N)]
 
 
-@together
-def test_going_on_from_a_model_has_a_checkpoint_of_its_own(group, tmp_path):
+def test_going_on_from_a_model_has_a_checkpoint_of_its_own(tmp_path):
     path = tmp_path / "run"
     first = fit(ROW, batches(rows=2 * ROWS), standardise=True)
     rest = (X[2 * ROWS :], Y[2 * ROWS :])
@@ -165,8 +154,7 @@ def test_going_on_from_a_model_has_a_checkpoint_of_its_own(group, tmp_path):
     identical(fit(ROW, cut(rest, [50]), first, checkpoint=path), expected)
 
 
-@pytest.mark.parametrize("group", ["@own-loss"])
-def test_functions_of_the_caller_come_from_its_state(group, tmp_path):
+def test_functions_of_the_caller_come_from_its_state(tmp_path):
     def own_loss(score, y):
         return optax.losses.squared_error(score, y)
 
@@ -220,11 +208,11 @@ def interrupted(tmp_path_factory):
     return path.read_bytes()
 
 
-@pytest.mark.parametrize("name", [f"{name}@random" for name in OTHERS])
+@pytest.mark.parametrize("name", OTHERS)
 def test_checkpoints_of_other_runs_are_refused(name, interrupted, tmp_path):
     path = tmp_path / "run"
     path.write_bytes(interrupted)
-    make, says = OTHERS[name.removesuffix("@random")]
+    make, says = OTHERS[name]
     more = make()
     source = batches(data=more.pop("data", (X, Y)))
     says = rf"fit_stream: .+ {says}.*delete it to start anew"
@@ -235,8 +223,7 @@ def test_checkpoints_of_other_runs_are_refused(name, interrupted, tmp_path):
         assert raised.value.model.num_rows == 3 * ROWS
 
 
-@together
-def test_files_that_are_no_checkpoints_are_refused(group, interrupted, tmp_path):
+def test_files_that_are_no_checkpoints_are_refused(interrupted, tmp_path):
     path = tmp_path / "run"
     changed = bytearray(interrupted)
     changed[len(changed) // 2] ^= 1
@@ -264,8 +251,7 @@ def full(*given):
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-@together
-def test_a_full_disk(group, undisturbed, monkeypatch, tmp_path):
+def test_a_full_disk(undisturbed, monkeypatch, tmp_path):
     path = tmp_path / "run"
     read = []
 
@@ -295,8 +281,7 @@ def test_a_full_disk(group, undisturbed, monkeypatch, tmp_path):
     identical(fit(ROW, batches(), checkpoint=path), undisturbed[False])
 
 
-@together
-def test_a_full_disk_does_not_hide_another_error(group, monkeypatch, tmp_path):
+def test_a_full_disk_does_not_hide_another_error(monkeypatch, tmp_path):
     path = tmp_path / "run"
 
     def source():
@@ -315,8 +300,7 @@ def test_a_full_disk_does_not_hide_another_error(group, monkeypatch, tmp_path):
     assert model_files.load(path).num_rows == 0
 
 
-@together
-def test_places_where_nothing_can_be_written(group, tmp_path):
+def test_places_where_nothing_can_be_written(tmp_path):
     (tmp_path / "file").write_text("")
     says = r"fit_stream: checkpoint .*run must be"
     for path in (tmp_path / "file" / "run", tmp_path / "none" / "run"):
@@ -326,8 +310,7 @@ def test_places_where_nothing_can_be_written(group, tmp_path):
         assert raised.value.model.num_rows == 0
 
 
-@together
-def test_what_cannot_be_read_is_told_of(group, monkeypatch, tmp_path):
+def test_what_cannot_be_read_is_told_of(monkeypatch, tmp_path):
     path = tmp_path / "run"
     fit(ROW, batches(), checkpoint=path)
 
@@ -341,8 +324,7 @@ def test_what_cannot_be_read_is_told_of(group, monkeypatch, tmp_path):
         fit(ROW, batches(), checkpoint=path)
 
 
-@together
-def test_the_bar_begins_where_the_run_goes_on(group, interrupted, tmp_path, capsys):
+def test_the_bar_begins_where_the_run_goes_on(interrupted, tmp_path, capsys):
     path = tmp_path / "run"
     path.write_bytes(interrupted)
     source = Batches("some.csv", 3, batches, num_rows=N)

@@ -15,6 +15,7 @@ import optax
 import pandas as pd
 import pytest
 import scipy.sparse
+from compiling import programs
 from sklearn.base import clone
 from sklearn.datasets import load_diabetes, make_blobs
 from sklearn.ensemble import HistGradientBoostingRegressor
@@ -46,13 +47,13 @@ from budgetjax.saving import model_files
 from budgetjax.stream.reservoir import Reservoir, default_size
 
 # Of what is no default nothing depends here but the time to compile and to choose. All
-# online ones have room for as many vectors as the largest budget below.
+# online ones have room for as many vectors as the largest budget below. To choose gamma
+# and the penalty is a fit for each, on parts of the rows.
 ROOM = {"maintenance": "remove_oldest", "capacity": 40, "random_state": 0}
+CHOSEN = {"gamma": "scale", "penalty": 10.0, "encode": False}
 ESTIMATORS = {
-    "classifier": BudgetedKernelClassifier(10, encode=False, **ROOM),
-    "regressor": BudgetedKernelRegressor(
-        20, gamma="scale", penalty=10.0, encode=False, **ROOM
-    ),
+    "classifier": BudgetedKernelClassifier(10, **ROOM | CHOSEN),
+    "regressor": BudgetedKernelRegressor(20, **ROOM | CHOSEN),
     "one-class": BudgetedOneClass(20, **ROOM),
     "sbp": SBPClassifier(fit_bias=False, random_state=0),
     "budget-svc": BudgetSVC(tolerance=0.01, max_steps=20_000),
@@ -122,7 +123,10 @@ def stream(kind="two", n=60, seed=0):
 def made(kind, budget=10, **more):
     """An estimator for such a stream."""
     cls = BudgetedKernelRegressor if kind == "targets" else BudgetedKernelClassifier
-    return cls(budget, **ROOM | {"gamma": 0.5, "encode": False} | more)
+    given = CHOSEN | {"gamma": 0.5}
+    if more.get("refit") is False:
+        del given["penalty"]
+    return cls(budget, **ROOM | given | more)
 
 
 def fed(estimator, X, y, sizes, weight=None):
@@ -678,7 +682,6 @@ def test_balanced_classes():
 
 # What is refused.
 
-SMALL = {"X": stream()[0], "y": stream()[1]}
 NUMBERS = stream("targets")[1]
 ARE = "settings of {} must be among"
 REFUSED = [
@@ -1073,7 +1076,8 @@ def test_logarithms_of_means(loss):
     trees = HistGradientBoostingRegressor(loss=loss).fit(X, y)
     power = 1 + (loss == "gamma")
     rival = d2_tweedie_score(of_new, trees.predict(new), power=power)
-    model = made("targets", 40, maintenance=None, loss=loss).fit(X, y)
+    given = {"maintenance": None, "penalty": "auto", "loss": loss}
+    model = made("targets", 40, **given).fit(X, y)
     score, predicted = model.score(new, of_new), model.predict(new)
     assert score > rival - 0.03
     expected = d2_tweedie_score(of_new, predicted, power=power)
@@ -1257,24 +1261,13 @@ def test_kernels_by_name_are_those_of_scikit_learn(name, gamma):
 
 def test_one_capacity_compiles_once_for_all_budgets():
     X, y = stream("three", 300)
-    compiled = []
-
-    def note(event, duration, **more):
-        if event.endswith("/backend_compile_duration"):
-            compiled.append(event)
-
-    jax.monitoring.register_event_duration_secs_listener(note)
-    found = []
     for budget in (10, 41):
-        before = len(compiled)
         # Room of which no other test has compiled the programs.
-        fitted = made("three", budget, capacity=41).fit(X, y)
-        found.append(len(compiled) - before)
+        with programs() as compiled:
+            fitted = made("three", budget, capacity=41).fit(X, y)
+        assert bool(compiled) == (budget == 10)
         assert fitted.n_support_ == budget
         assert fitted.support_vectors_.shape == (budget, 2)
-    jax.monitoring.unregister_event_duration_listener(note)
-    assert found[0] > 0
-    assert found[1] == 0
 
 
 def test_mpu_is_the_linear_svm():

@@ -1,5 +1,6 @@
 """What learners and strategies promise beyond their formulas."""
 
+import functools
 import os
 import pathlib
 
@@ -32,9 +33,9 @@ def parity(n):
 
 
 def run(algorithm, X, y, **given):
-    """A run over digits."""
+    """A run over digits, by the loop that compiles soonest."""
     state = algorithm.init(bj.RBF(0.05), num_features=64, **given)
-    return bj.run(algorithm, state, X, y)
+    return bj.run(algorithm, state, X, y, block_size=1)
 
 
 def wide(n):
@@ -109,7 +110,7 @@ def test_a_full_projectron_goes_on_learning():
     given = {"num_classes": 10, "budget": 50, "threshold": 0.1}
     state, _ = run(bj.projectron, X[:300], y[:300], **given)
     before = bj.support(state)
-    state, _ = bj.run(bj.projectron, state, X[300:], y[300:])
+    state, _ = bj.run(bj.projectron, state, X[300:], y[300:], block_size=1)
     after = bj.support(state)
     np.testing.assert_array_equal(before.vectors, after.vectors)
     assert np.any(before.coefficients != after.coefficients)
@@ -153,7 +154,8 @@ def test_a_model_that_shrinks_for_long_stays_finite():
     """Coefficients and scale leave float32's range several times over."""
     X, y = parity(1700)
     given = {"budget": 20, "learning_rate": 0.5, "regularization": 0.1}
-    state, scores = run(bj.sgd, X, y, loss=losses.hinge, average=True, **given)
+    given |= {"num_features": 64, "loss": losses.hinge, "average": True}
+    state, scores = bj.run(bj.sgd, bj.sgd.init(bj.RBF(0.05), **given), X, y)
     assert np.all(np.isfinite(scores))
     for leaf in jax.tree.leaves((state, bj.average_iterates(state))):
         assert np.all(np.isfinite(leaf))
@@ -189,12 +191,18 @@ def test_the_average_is_that_of_the_iterates(algorithm, budget):
 @pytest.mark.parametrize("kernel", [bj.RBF(0.3), bj.Laplacian(0.2)])
 def test_fourier_features_are_nearly_the_kernel(kernel):
     X = np.random.default_rng(1).normal(size=(30, 4)).astype(np.float32)
-    state = bj.fourier.init(kernel, num_features=4, budget=20_000)
-    features = state.kernel.gram(jnp.asarray(X), state.expansion.vectors)[:, :-1]
-    np.testing.assert_allclose(features @ features.T, kernel.gram(X, X), atol=0.05)
+
+    @jax.jit
+    def matrices(kernel):
+        state = bj.fourier.init(kernel, num_features=4, budget=20_000)
+        features = state.kernel.gram(X, state.expansion.vectors)[:, :-1]
+        return features @ features.T, kernel.gram(X, X)
+
+    np.testing.assert_allclose(*matrices(kernel), atol=0.05)
 
 
 def test_fourier_features_of_a_small_budget_are_the_first_of_a_large_one():
+    @functools.partial(jax.jit, static_argnums=(0, 1))
     def init(budget, capacity):
         return bj.fourier.init(
             bj.RBF(0.3), num_features=4, budget=budget, capacity=capacity, seed=3
@@ -277,7 +285,7 @@ def test_arow_without_moves_keeps_the_first_to_enter():
     X = 10 * np.repeat(np.arange(40, dtype=np.float32), 2)[:, None]
     y = np.where(np.arange(80) // 2 % 3 == 0, 1, -1)
     state = bj.arow.init(bj.RBF(1.0), num_features=1, budget=7, moves=0)
-    state, _ = bj.run(bj.arow, state, X, y)
+    state, _ = bj.run(bj.arow, state, X, y, block_size=1)
     assert int(state.num_updates) == 80
     assert int(state.num_moves) == 7
     np.testing.assert_array_equal(state.expansion.ages[:7], np.arange(1, 15, 2))
@@ -326,12 +334,14 @@ def test_losses_are_those_of_optax():
             *(f, y),
         ),
     ):
-        found, expected = (jax.vmap(loss)(*given) for loss in (ours, theirs))
+        found, expected = (jax.jit(jax.vmap(one))(*given) for one in (ours, theirs))
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
 
 
 def test_only_the_lowest_of_equal_rivals_moves():
-    slope = losses.gradient(losses.hinge, jnp.zeros(4), jnp.int32(2))
+    slope = jax.jit(losses.gradient, static_argnums=0)(
+        losses.hinge, jnp.zeros(4), jnp.int32(2)
+    )
     assert slope.tolist() == [1, 0, -1, 0]
 
 
@@ -377,6 +387,7 @@ def test_a_mapped_kernel_learns_what_mapped_rows_teach():
             bj.pegasos,
             bj.pegasos.init(kernel, num_features=rows.shape[1], budget=8),
             *(rows, y),
+            block_size=1,
         )
         for kernel, rows in (
             (bj.Mapped(bj.RBF(0.8), matrix), X),

@@ -27,7 +27,6 @@ from solving import (
     shown,
     solved,
     started,
-    together,
     whole,
     wide,
 )
@@ -114,7 +113,7 @@ def one_round(state, everyone, learner):
     return one_step("mpu", state, everyone), updated
 
 
-@pytest.mark.parametrize("name", together("mpu", *zip(CASES)))
+@pytest.mark.parametrize("name", CASES)
 def test_rounds_are_those_of_the_reference(name, double):
     """Everything, then the two active sets, in the same orders, until nothing moves."""
     form, X, y, state, learner = case(name)
@@ -180,13 +179,12 @@ def check_invariants(state, Z):
 
 @pytest.mark.parametrize(
     ("penalty", "data", "form"),
-    together(
-        "mpu",
+    [
         (0.01, "noisy", "sparse"),
         (1.0, "separable", "dense"),
         (30.0, "noisy", "dense"),
         (30.0, "separable", "sparse"),
-    ),
+    ],
 )
 def test_invariants(penalty, data, form, double):
     """After every round; and the gap, too, is what the reference says."""
@@ -209,15 +207,14 @@ def test_invariants(penalty, data, form, double):
 
 @pytest.mark.parametrize(
     ("penalty", "data", "augment"),
-    together(
-        "mpu",
+    [
         (0.01, "noisy", 1.0),
         (0.01, "separable", 0.0),
         (1.0, "noisy", 0.0),
         (1.0, "separable", 1.0),
         (30.0, "noisy", 1.0),
         (30.0, "separable", 0.0),
-    ),
+    ],
 )
 def test_the_optimum(penalty, data, augment):
     found = solved("mpu", data, penalty=penalty, augment=augment, tolerance=1e-6)

@@ -30,7 +30,6 @@ from solving import (
     shown,
     solved,
     started,
-    together,
     wide,
 )
 
@@ -49,14 +48,13 @@ one_pass = jax.jit(dcd.one_pass)
 
 @pytest.mark.parametrize(
     ("penalty", "loss", "form", "augment"),
-    together(
-        "dcd",
+    [
         (0.3, "hinge", "dense", 0.0),
         (0.3, "squared_hinge", "dense", 1.5),
         (10.0, "hinge", "dense", 1.5),
         (10.0, "squared_hinge", "sparse", 0.0),
         (0.3, "hinge", "sparse", 1.5),
-    ),
+    ],
 )
 def test_passes_are_those_of_the_reference(penalty, loss, form, augment, double):
     """In the same orders: who is dropped, within which bounds, and when all return."""
@@ -140,13 +138,12 @@ def test_projected_gradients_at_an_end_count_as_zero(double):
 
 @pytest.mark.parametrize(
     ("penalty", "loss", "form", "augment"),
-    together(
-        "dcd",
+    [
         (0.01, "hinge", "sparse", 1.5),
         (1.0, "squared_hinge", "sparse", 1.5),
         (1.0, "hinge", "dense", 0.0),
         (30.0, "squared_hinge", "dense", 0.0),
-    ),
+    ],
 )
 def test_invariants(penalty, loss, form, augment, double):
     """After every round; and what it says of its gap is what the reference says."""
@@ -200,9 +197,7 @@ OPTIMA = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("penalty", "data", "loss", "augment"), together("dcd", *OPTIMA)
-)
+@pytest.mark.parametrize(("penalty", "data", "loss", "augment"), OPTIMA)
 def test_the_optimum(penalty, data, loss, augment):
     given = {"penalty": penalty, "loss": loss, "augment": augment}
     found = solved("dcd", data, **given, tolerance=1e-8)

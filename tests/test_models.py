@@ -148,6 +148,27 @@ def test_the_largest_coefficients_of_a_state(classes):
     )
 
 
+def test_the_best_bias_of_the_largest_coefficients():
+    """That of the least weight of errors among all thresholds."""
+    model = models()["kernel model of 2 classes"][0]
+    # All have been of one size.
+    sizes = np.arange(1, B + 1, dtype=np.float32)
+    model = model._replace(coefficients=model.coefficients * sizes)
+    weight = np.where(y > 0, 9, 1)
+    plain, found = bj.prune(model, 2), bj.prune(model, 2, X, y, weight=weight)
+    np.testing.assert_array_equal(plain.vectors, model.vectors[-2:])
+    scores = np.asarray(plain.decision_function(X))
+    least = min(
+        weight @ ((scores > threshold) != (y > 0))
+        for threshold in (scores.min() - 1, *scores)
+    )
+    assert weight @ np.not_equal(found.predict(X), y) == least
+
+
+def test_the_default_gamma_is_that_of_the_variance():
+    assert bj.default_gamma(X) == pytest.approx(1 / np.sum(X.var(axis=0)), rel=0.1)
+
+
 def test_models_without_support_vectors(as_installed):
     waves = bj.fourier.init(KERNEL, num_features=D, budget=4)
     for model, got in (

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from compare import mistakes
 from reference import (
     alma,
     arow,
@@ -30,11 +31,11 @@ from sklearn.datasets import load_digits, make_moons
 
 import budgetjax as bj
 from budgetjax import losses
-from budgetjax.online.span import RIDGE
 
 # Data of one length, and models of one capacity: a learner's cases with data of one
 # kind share a program.
 ROUNDS = 400
+RIDGED = {"ridge": 1e-3}
 CAPACITY = 50
 
 
@@ -92,6 +93,46 @@ def weights():
     return np.random.default_rng(4).choice([0, 0.3, 1, 1.7], ROUNDS)
 
 
+# Ours, and how to make the reference's.
+partial, ref = functools.partial, maintenance
+ABOVE, FEW = {"above": 1.2}, 30
+STRATEGIES = {
+    "oldest": (bj.RemoveOldest(), lambda: ref.remove_oldest),
+    "random": (bj.RemoveRandom(), lambda: ref.remove_random(draw(7))),
+    "smallest": (bj.RemoveSmallest(), lambda: ref.remove_smallest),
+    "largest-margin": (bj.RemoveLargestMargin(), ref.remove_largest_margin),
+    "margins-above": (
+        bj.RemoveLargestMargin(**ABOVE),
+        partial(ref.remove_largest_margin, **ABOVE),
+    ),
+    "fewest-errors": (
+        bj.RemoveFewestErrors(FEW),
+        partial(ref.remove_fewest_errors, FEW),
+    ),
+    "merge": (bj.Merge(), ref.merge),
+    "merge-any": (bj.Merge(same_sign=False), partial(ref.merge, False)),
+    "multi-merge": (bj.MultiMerge(), ref.multi_merge),
+    "multi-merge-any": (
+        bj.MultiMerge(5, same_sign=False),
+        partial(ref.multi_merge, 5, False),
+    ),
+    "best-pair": (bj.MergeBestPair(), ref.merge_best_pair),
+    "delayed-project": (
+        bj.DelayedProject(),
+        partial(ref.delayed_project, **RIDGED),
+    ),
+    "project": (bj.Project(), partial(ref.project, **RIDGED)),
+    "project-best": (bj.Project(best=True), partial(ref.project, True, **RIDGED)),
+    "onto-candidate": (bj.ProjectOntoCandidate(), ref.project_onto_candidate),
+    "onto-nearest": (
+        bj.ProjectOntoNearest(),
+        partial(ref.project_onto_nearest, **RIDGED),
+    ),
+}
+LEARNERS = (alma, arow, forgetron, passive_aggressive, pegasos, perceptron, projectron)
+LEARNERS = {learner.__name__.rpartition(".")[2]: learner for learner in LEARNERS}
+
+
 class Case(NamedTuple):
     """A learner and its reference."""
 
@@ -107,123 +148,64 @@ class Case(NamedTuple):
     weighted: bool = False
 
 
+SETS = {
+    "digits": (digits, 10, 0.05, CAPACITY),
+    "parity": (parity, 2, 0.05, CAPACITY),
+    "banana": (banana, 2, 1.0, 10),
+    "curve": (curve, 0, 1.0, 10),
+}
+
+
+def case(
+    name,
+    algorithm,
+    data,
+    strategy=None,
+    kernel=None,
+    ours=None,
+    theirs=None,
+    budget=None,
+    weighted=False,
+    **more,
+):
+    """A case with arguments that both take, only ours, or only the reference."""
+    source, classes, gamma, usual = SETS[data]
+    kernel, plain = kernel or (bj.RBF(gamma), kernels.rbf(gamma))
+    given, wanted = more | (ours or {}), more | (theirs or {})
+    module = LEARNERS.get(algorithm, sgd)
+    if algorithm != "forgetron":
+        given["num_classes"] = wanted["num_classes"] = classes or None
+    make = None
+    if algorithm == "norma":
+        make = STRATEGIES["oldest"][1]
+    elif algorithm not in ("forgetron", "projectron"):
+        none = None, lambda: ref.refuse
+        given["maintenance"], make = STRATEGIES.get(strategy, none)
+        given["seed"] = 7
+
+    def run(*args, **kwargs):
+        extra = {"maintenance": make()} if make else {}
+        return module.run(*args, **extra, **kwargs)
+
+    return Case(
+        f"{algorithm}-{name}-{data}",
+        source,
+        getattr(bj, algorithm),
+        strategy,
+        given,
+        functools.partial(run, **wanted),
+        kernel,
+        plain,
+        budget or usual,
+        weighted,
+    )
+
+
 def _cases():
-    strategies = {
-        "oldest": (bj.RemoveOldest(), lambda: maintenance.remove_oldest),
-        "random": (bj.RemoveRandom(), lambda: maintenance.remove_random(draw(7))),
-        "smallest": (bj.RemoveSmallest(), lambda: maintenance.remove_smallest),
-        "largest-margin": (
-            bj.RemoveLargestMargin(),
-            lambda: maintenance.remove_largest_margin(),
-        ),
-        "margins-above": (
-            bj.RemoveLargestMargin(above=1.2),
-            lambda: maintenance.remove_largest_margin(above=1.2),
-        ),
-        "fewest-errors": (
-            bj.RemoveFewestErrors(30),
-            lambda: maintenance.remove_fewest_errors(30),
-        ),
-        "merge": (bj.Merge(), lambda: maintenance.merge(same_sign=True)),
-        "merge-any": (bj.Merge(same_sign=False), lambda: maintenance.merge(False)),
-        "multi-merge": (bj.MultiMerge(), maintenance.multi_merge),
-        "multi-merge-any": (
-            bj.MultiMerge(5, same_sign=False),
-            lambda: maintenance.multi_merge(5, False),
-        ),
-        "best-pair": (bj.MergeBestPair(), maintenance.merge_best_pair),
-        "delayed-project": (
-            bj.DelayedProject(),
-            lambda: maintenance.delayed_project(ridge=RIDGE),
-        ),
-        "project": (bj.Project(), lambda: maintenance.project(ridge=RIDGE)),
-        "project-best": (
-            bj.Project(best=True),
-            lambda: maintenance.project(best=True, ridge=RIDGE),
-        ),
-        "onto-candidate": (
-            bj.ProjectOntoCandidate(),
-            maintenance.project_onto_candidate,
-        ),
-        "onto-nearest": (
-            bj.ProjectOntoNearest(),
-            lambda: maintenance.project_onto_nearest(ridge=RIDGE),
-        ),
-    }
-    sets = {
-        "digits": (digits, 10, 0.05, CAPACITY),
-        "parity": (parity, 2, 0.05, CAPACITY),
-        "banana": (banana, 2, 1.0, 10),
-        "curve": (curve, 0, 1.0, 10),
-    }
     polynomial = (
         bj.Polynomial(degree=3, gamma=0.1),
         kernels.polynomial(degree=3, gamma=0.1, coef0=1.0),
     )
-
-    modules = {
-        "alma": alma,
-        "arow": arow,
-        "perceptron": perceptron,
-        "pegasos": pegasos,
-        "forgetron": forgetron,
-        "passive_aggressive": passive_aggressive,
-        "projectron": projectron,
-        "sgd": sgd,
-        "norma": sgd,
-    }
-    with_strategy = (
-        "alma",
-        "arow",
-        "perceptron",
-        "pegasos",
-        "passive_aggressive",
-        "sgd",
-    )
-
-    def case(
-        name,
-        algorithm,
-        data,
-        strategy=None,
-        kernel=None,
-        ours=None,
-        theirs=None,
-        budget=None,
-        weighted=False,
-        **more,
-    ):
-        """A case with arguments that both take, only ours, or only the reference."""
-        source, classes, gamma, usual = sets[data]
-        kernel, plain = kernel or (bj.RBF(gamma), kernels.rbf(gamma))
-        given, wanted = more | (ours or {}), more | (theirs or {})
-        module = modules[algorithm]
-        if algorithm != "forgetron":
-            given["num_classes"] = wanted["num_classes"] = classes or None
-        make = None
-        if algorithm in with_strategy:
-            given["seed"] = 7
-            given["maintenance"] = strategies[strategy][0] if strategy else None
-            make = strategies[strategy][1] if strategy else lambda: maintenance.refuse
-        elif algorithm == "norma":
-            make = strategies["oldest"][1]
-
-        def run(*args, **kwargs):
-            extra = {"maintenance": make()} if make else {}
-            return module.run(*args, **extra, **kwargs)
-
-        return Case(
-            f"{algorithm}-{name}-{data}",
-            source,
-            getattr(bj, algorithm),
-            strategy,
-            given,
-            functools.partial(run, **wanted),
-            kernel,
-            plain,
-            budget or usual,
-            weighted,
-        )
 
     def with_pegasos(name, data, strategy, kernel=None, **more):
         more = {"regularization": 1e-3} | more
@@ -251,18 +233,15 @@ def _cases():
     yield case("smallest", "alma", "digits", "smallest")
     yield case("merge", "alma", "banana", "merge", alpha=0.5)
     yield with_pegasos("delayed", "digits", "delayed-project")
-    yield case(
-        "delayed", "perceptron", "parity", "delayed-project", polynomial, margin=0.3
-    )
+    margin = {"kernel": polynomial, "margin": 0.3}
+    yield case("delayed", "perceptron", "parity", "delayed-project", **margin)
     # Over the first 1 / sqrt(lambda) rounds the ball shrinks the model by exp of that.
     # With 1e-4 lengths differ by 1e43, and what a merge does with the least of them,
     # which changes no score, is left to rounding.
-    ball = {"project_to_ball": True}
-    yield with_pegasos(
-        "merge-ball", "banana", "merge", **ball | {"regularization": 1e-2}
-    )
-    margins = ball | {"regularization": 1e-4}
-    yield with_pegasos("largest-margin-ball", "digits", "largest-margin", **margins)
+    ball = {"project_to_ball": True, "regularization": 1e-2}
+    yield with_pegasos("merge-ball", "banana", "merge", **ball)
+    ball["regularization"] = 1e-4
+    yield with_pegasos("largest-margin-ball", "digits", "largest-margin", **ball)
     # The references of these look at all pairs, or solve a system, in every round.
     slow = {"budget": 10}
     yield with_pegasos("project", "digits", "project", **slow)
@@ -293,50 +272,35 @@ def _cases():
             ours, theirs = ours | average["ours"], theirs | average["theirs"]
         return case(name, "sgd", data, strategy, ours=ours, theirs=theirs, **more)
 
+    of_optax = optax.losses
     tube, third = losses.epsilon_insensitive(0.1), losses.quantile(0.3)
-    yield descent(
-        "logistic",
-        "digits",
-        "merge",
-        losses.logistic,
-        gradients.logistic,
-        schedule,
-        averaged=True,
-        weighted=True,
-        regularization=1e-3,
-    )
-    yield descent(
-        "squared-average",
-        "curve",
-        "project",
-        optax.losses.l2_loss,
-        gradients.squared,
-        schedule,
-        averaged=True,
-        budget=50,
-    )
-    yield descent(
-        "huber",
-        "curve",
-        "multi-merge",
-        optax.losses.huber_loss,
-        gradients.huber(),
-        averaged=True,
-        **slow,
-    )
-    yield descent(
-        "tube", "curve", "largest-margin", tube, gradients.epsilon_insensitive(0.1)
-    )
-    yield descent("quantile", "curve", "oldest", third, gradients.quantile(0.3))
-    yield descent(
-        "absolute", "curve", "onto-nearest", losses.absolute, gradients.absolute
-    )
+    more = {"averaged": True, "rate": schedule}
+    for name, data, strategy, loss, gradient, given in (
+        (
+            *("logistic", "digits", "merge", losses.logistic, gradients.logistic),
+            more | {"weighted": True, "regularization": 1e-3},
+        ),
+        (
+            *("squared-average", "curve", "project", of_optax.l2_loss),
+            *(gradients.squared, more | {"budget": 50}),
+        ),
+        (
+            *("huber", "curve", "multi-merge", of_optax.huber_loss),
+            *(gradients.huber(), slow | {"averaged": True}),
+        ),
+        (
+            *("tube", "curve", "largest-margin", tube),
+            *(gradients.epsilon_insensitive(0.1), {}),
+        ),
+        ("quantile", "curve", "oldest", third, gradients.quantile(0.3), {}),
+        ("absolute", "curve", "onto-nearest", losses.absolute, gradients.absolute, {}),
+    ):
+        yield descent(name, data, strategy, loss, gradient, **given)
+    theirs = {"learning_rate": lambda t: 0.3, "gradient": gradients.hinge}
     yield case(
-        "hinge",
-        "norma",
-        "banana",
+        *("hinge", "norma", "banana"),
         ours={"learning_rate": 0.3},
-        theirs={"learning_rate": lambda t: 0.3, "gradient": gradients.hinge},
+        theirs=theirs,
         regularization=0.05,
     )
 
@@ -345,14 +309,9 @@ def _cases():
     second = {"variant": "PA-II", "penalty": 0.7}
     yield PA("PA-II", data="digits", strategy="onto-nearest", **second)
     yield PA("PA-I", data="digits", strategy="onto-candidate", penalty=0.3)
-    yield PA(
-        "polynomial",
-        data="parity",
-        strategy="onto-candidate",
-        kernel=polynomial,
-        weighted=True,
-    )
-    ridge = {"theirs": {"ridge": RIDGE}}
+    odd = {"kernel": polynomial, "weighted": True}
+    yield PA("polynomial", data="parity", strategy="onto-candidate", **odd)
+    ridge = {"theirs": RIDGED}
     for name, data, more in (
         ("plain", "banana", {"margin_updates": False}),
         ("margin-updates", "digits", {"margin_updates": True, "weighted": True}),
@@ -361,16 +320,8 @@ def _cases():
 
     # The second order, in the span of support vectors that move.
     second = ridge | {"confidence": 0.01}
-    yield case(
-        "merge",
-        "arow",
-        "banana",
-        "merge",
-        moves=1.0,
-        budget=20,
-        weighted=True,
-        **second,
-    )
+    some = {"moves": 1.0, "budget": 20, "weighted": True}
+    yield case("merge", "arow", "banana", "merge", **some, **second)
     oldest = {"moves": 0.5, "drift": 0.03, "weighted": True, "budget": 15}
     yield case("oldest", "arow", "digits", "oldest", **oldest, **second)
     fixed = {"landmarks": parity()[0][:20], "moves": 2.0, "weighted": True}
@@ -402,7 +353,8 @@ def test_equals_numpy(case, double):
     np.testing.assert_allclose(scores, expected.scores, rtol=0, atol=1e-9 * scale)
     if case.algorithm not in (bj.sgd, bj.norma):
         rows = np.arange(len(y)) if weight is None else np.flatnonzero(weight)
-        assert mistakes(scores[rows], y[rows]) == list(expected.mistakes)
+        rounds = 1 + np.flatnonzero(mistakes(scores[rows], y[rows]))
+        assert rounds.tolist() == expected.mistakes
         assert int(state.num_mistakes) == len(expected.mistakes)
     assert int(state.num_updates) == len(expected.updates)
 
@@ -528,17 +480,6 @@ def test_joint_updates_are_projections(nearest):
         np.testing.assert_allclose(after[removed].coefficients[0], beta[0], atol=1e-12)
 
 
-def mistakes(scores, y):
-    """The rounds, from 1, in which the label's score was not ahead."""
-    if scores.ndim == 1:
-        wrong = scores * y <= 0
-    else:
-        label = np.take_along_axis(scores, y[:, None], axis=1)[:, 0]
-        others = np.where(np.arange(scores.shape[1]) == y[:, None], -np.inf, scores)
-        wrong = label <= others.max(axis=1)
-    return [int(t) + 1 for t in np.flatnonzero(wrong)]
-
-
 def test_unbudgeted_perceptron_equals_numpy(double):
     X, y = digits()
     state = bj.perceptron.init(
@@ -558,7 +499,8 @@ def test_unbudgeted_perceptron_equals_numpy(double):
         maintenance=maintenance.refuse,
         num_classes=10,
     )
-    assert mistakes(np.asarray(scores), y) == list(expected.mistakes)
+    rounds = 1 + np.flatnonzero(mistakes(scores, y))
+    assert rounds.tolist() == expected.mistakes
     active = int(state.expansion.num_active)
     assert active == len(expected.mistakes) < 1000
     np.testing.assert_array_equal(

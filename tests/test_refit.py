@@ -1,6 +1,5 @@
 """`refit`: the best coefficients of the support vectors that a stream chose."""
 
-import contextlib
 import functools
 import importlib
 import sys
@@ -15,6 +14,7 @@ import numpy as np
 import optax
 import pytest
 from compare import kept
+from compiling import programs
 from reference import kernels
 from reference import refit as reference
 from sklearn.linear_model import LogisticRegression, Ridge
@@ -116,20 +116,6 @@ def objective(state, X, y, num_classes=2, kernel=KERNEL, **problem):
         reference.targets(y, num_classes),
         **({"loss": "squared_hinge", "penalty": 10.0} | problem),
     )
-
-
-@contextlib.contextmanager
-def compiles():
-    """What is compiled inside."""
-    programs = []
-
-    def listen(event, duration, **more):
-        if event.endswith("/backend_compile_duration"):
-            programs.append(more)
-
-    jax.monitoring.register_event_duration_secs_listener(listen)
-    yield programs
-    jax.monitoring.unregister_event_duration_listener(listen)
 
 
 @pytest.fixture
@@ -254,10 +240,10 @@ def test_few_programs_once():
     X = points(2 * N)[:, :2]
     y = answers(points(2 * N), CLASSES)
     state = model(CLASSES, vectors()[:5, :2])
-    with compiles() as first:
+    with programs() as first:
         bj.refit(state, X, y)
     assert len(first) <= 12
-    with compiles() as more:
+    with programs() as more:
         bj.refit(state, X, y, penalty=2.0)
         bj.refit(state, X, y, loss="squared_hinge", tolerance=1e-4)
     assert not more
@@ -682,7 +668,7 @@ def test_moving_vectors_lower_the_objective(name):
     np.testing.assert_allclose(
         moved.expansion.squares[mask], np.sum(new[mask] ** 2, axis=1), rtol=1e-5
     )
-    with compiles() as more:
+    with programs() as more:
         again = bj.refit(state, X, y, **problem, **moves)
     assert not more
     jax.tree.map(np.testing.assert_array_equal, again, moved)

@@ -17,7 +17,6 @@ pytestmark = pytest.mark.usefixtures("as_installed")
 NAN, INF = math.nan, math.inf
 ALL = tuple(SOLVERS)
 KERNEL = ALL[: -len(LINEAR)]
-PENALISED = ALL[1:]
 X_, Y_ = DATA["separable"]()[0][:12], np.array([1, -1] * 6)
 SINGLE = X_.astype(np.float32)
 

@@ -12,7 +12,7 @@ import numpy as np
 import processes
 import pytest
 import registry
-from compare import FLOAT32
+from compare import FLOAT32, mistakes
 
 import budgetjax as bj
 from budgetjax.online import sweeps
@@ -88,15 +88,6 @@ def test_every_model_equals_its_single_run(name, how, num_devices, monkeypatch):
 
 def squared(scores, y):
     return (np.asarray(scores, np.float64) - y) ** 2
-
-
-def mistakes(scores, y):
-    scores = np.asarray(scores)
-    if scores.ndim == 1:
-        return scores * y <= 0
-    label = np.take_along_axis(scores, y[:, None], axis=1)[:, 0]
-    others = np.where(np.arange(scores.shape[1]) == y[:, None], -np.inf, scores)
-    return label <= others.max(axis=1)
 
 
 def test_auto_takes_all_devices_and_new_values_do_not_retrace():

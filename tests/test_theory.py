@@ -197,7 +197,7 @@ def learners():
     for row in registry.ROWS:
         if row.num_classes == 2 and row.name != "perceptron-unbudgeted":
             with contextlib.suppress(ValueError):  # it needs a Gaussian kernel
-                row.init(bj.Linear())
+                jax.eval_shape(functools.partial(row.init, bj.Linear()))
                 yield row
 
 
@@ -277,6 +277,17 @@ def test_smallest_is_oldest_under_pegasos_and_gaussian(num_classes):
         smallest, oldest = (state.expansion for state in states)
         np.testing.assert_array_equal(smallest.ages, oldest.ages)
         np.testing.assert_array_equal(smallest.coefficients, oldest.coefficients)
+
+
+def test_of_equal_pairs_the_oldest_are_merged():
+    """Two pairs at one distance, with coefficients of one size, and one far away."""
+    X = np.array([[0], [1], [10], [11], [99]], np.float32)
+    given = {"margin": 9.0, "maintenance": bj.MergeBestPair()}
+    state = bj.perceptron.init(bj.RBF(0.5), num_features=1, budget=4, **given)
+    state, _ = bj.run(bj.perceptron, state, X, np.ones(5, int), block_size=1)
+    vectors = np.sort(bj.support(state).vectors[:, 0])
+    np.testing.assert_array_equal(vectors[1:], X[2:, 0])
+    assert 0 < vectors[0] < 1
 
 
 def merge_problems():

@@ -15,20 +15,12 @@ that leaves and one that enters. An example has no such coordinate, also where i
 itself a support vector: in its own position k(Z, x) is k(x, x).
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from . import support
-from .maintenance import insert
+from .passes import Pass
 
 REGULARIZATION = 1e-4  # lambda of Pegasos
-
-
-@dataclass
-class Record(support.Record):
-    moves: int = 0  # rounds in which Pegasos took the example
-    covariance: np.ndarray | None = None  # (m, m): A, of the coefficients
 
 
 def run(
@@ -39,12 +31,10 @@ def run(
     budget,
     confidence,
     moves,
-    maintenance,
     ridge,
     drift=0.0,
-    num_classes=2,
     landmarks=None,
-    weights=None,
+    **given,
 ):
     """One pass; `confidence` is r, `drift` delta. `landmarks` are vectors that stay.
 
@@ -52,84 +42,56 @@ def run(
     loss of step 2 is that of the mean after the move, and so is the rival class; if the
     move alone has made the margin 1, nothing is learned.
     """
-    X = np.asarray(X, dtype=np.float64)
-    C = support.columns(num_classes)
-    weights = support.weight_array(weights, len(X))
-    active = []  # of Pegasos: the coefficients are its counts
-    mean = np.zeros((0, C))  # of a
-    covariance = np.zeros((0, 0))  # of a
+    # Of Pegasos: the coefficients of its support vectors are its counts.
+    learner = Pass(kernel, X, y, budget=budget, **given)
+    C, num_moves = learner.C, 0
     if landmarks is not None:
-        m = len(landmarks)
-        Z = np.array(landmarks, dtype=np.float64)
-        active = [
+        ages = range(1 - len(landmarks), 1)
+        learner.active = [
             support.SupportVector(z, np.zeros(C), age)
-            for z, age in zip(Z, range(1 - m, 1), strict=True)
+            for z, age in zip(np.array(landmarks, np.float64), ages, strict=True)
         ]
-        mean = np.zeros((m, C))
-        covariance = np.linalg.inv(products(kernel, ridge, vectors(active)))
-    t, num_moves = 0, 0
-    scores, mistakes, updates = [], [], []
+    mean = np.zeros((len(learner.active), C))  # of a
+    # Of a, too.
+    covariance = np.linalg.inv(products(kernel, ridge, vectors(learner.active)))
 
-    for i in range(len(X)):
-        x, label = X[i], int(y[i])
-        k = kernel_row(kernel, active, x)
-        f = support.weighted_sum(k, mean)
-        scores.append(f)
-        if weights[i] == 0:
-            continue
-        t = t + 1
-        margin, _ = support.margin_and_rival(f, label)
-        if margin <= 0:
-            mistakes.append(t)
+    def score(x):
+        return support.weighted_sum(kernel_row(kernel, learner.active, x), mean)
+
+    for x, label, weight, f in learner.rounds(score):
+        margin, _ = learner.margin_and_rival(f, label)
         if margin >= 1:
             continue
 
         # Step 1. After n updates the coefficients of Pegasos are counts / (lambda n).
-        counts = support.unscaled_scores(kernel, active, x, C)
+        counts = learner.unscaled_scores(x)
         margin, rival = support.margin_and_rival(counts, label)
-        wanted = margin <= REGULARIZATION * len(updates)
-        allowed = num_moves + 1 <= budget * (1 + moves * np.log2(1 + t / budget))
-        if landmarks is None and wanted and allowed:
+        wanted = margin <= REGULARIZATION * len(learner.updates)
+        room = budget * (1 + moves * np.log2(1 + learner.t / budget))
+        if landmarks is None and wanted and num_moves + 1 <= room:
             num_moves = num_moves + 1
-            row = weights[i] * support.candidate_row(label, rival, C)
-            candidate = support.SupportVector(x, row, t)
-            before = vectors(active)
-            active = insert(kernel, active, candidate, budget, maintenance)
+            before = vectors(learner.active)
+            learner.insert(x, weight * support.candidate_row(label, rival, C))
             mean, covariance = follow(
-                kernel, ridge, before, vectors(active), x, mean, covariance
+                kernel, ridge, before, vectors(learner.active), x, mean, covariance
             )
-            k = kernel_row(kernel, active, x)
-        updates.append(t)
+        learner.updates.append(learner.t)
 
         if drift > 0:
-            prior = np.linalg.inv(products(kernel, ridge, vectors(active)))
+            prior = np.linalg.inv(products(kernel, ridge, vectors(learner.active)))
             covariance = (1 - drift) * covariance + drift * prior
 
         # Step 2.
-        f = support.weighted_sum(k, mean)
-        margin, rival = support.margin_and_rival(f, label)
+        margin, rival = support.margin_and_rival(score(x), label)
         if margin < 1:
             c = 1 if C == 1 else 2
+            k = kernel_row(kernel, learner.active, x)
             s = covariance @ k
-            beta = 1 / (c * (k @ s) + confidence / weights[i])
+            beta = 1 / (c * (k @ s) + confidence / weight)
             direction = support.candidate_row(label, rival, C)
             mean = mean + (1 - margin) * beta * np.outer(s, direction)
             covariance = covariance - beta * np.outer(s, s)
-
-        assert len(active) <= budget
-
-    Z, _, ages = support.final_arrays(active, X.shape[1], C)
-    return Record(
-        scores=support.score_array(scores),
-        mistakes=mistakes,
-        updates=updates,
-        vectors=Z,
-        coefficients=mean,
-        ages=ages,
-        slots=support.occupied_slots(active),
-        moves=num_moves,
-        covariance=covariance,
-    )
+    return learner.record(coefficients=mean, moves=num_moves, covariance=covariance)
 
 
 def vectors(active):

@@ -6,6 +6,7 @@ import numpy as np
 
 from . import support
 from .maintenance import replace
+from .passes import Pass
 
 
 def run(kernel, X, y, *, budget, weights=None):
@@ -14,35 +15,24 @@ def run(kernel, X, y, *, budget, weights=None):
     An example of weight w enters with sigma = w, and M is the sum of the weights of
     the mistakes.
     """
-    X = np.asarray(X, dtype=np.float64)
-    weights = support.weight_array(weights, len(X))
-    active = []
-    t = 0
-    sigma = {}  # by age: sigma_i of the example inserted in round i
-    labels = {}  # by age as well
+    learner = Pass(kernel, X, y, budget=budget, weights=weights)
+    sigma, labels = {}, {}  # by age: sigma_i and y_i of who was inserted in round i
     Q, M = 0.0, 0
-    scores, mistakes, slack = [], [], []
+    slack = []
 
-    for example in range(len(X)):
-        x, label, weight = X[example], int(y[example]), weights[example]
-
-        f = support.unscaled_scores(kernel, active, x, 1)
-        scores.append(f)
-        if weight == 0:
-            continue
-        t = t + 1
-
-        if label * f[0] <= 0:
-            mistakes.append(t)
+    for x, label, weight, f in learner.rounds():
+        margin, _ = learner.margin_and_rival(f, label)
+        if margin <= 0:
+            t = learner.t
             M = M + weight
 
             # Step (1): insert with weight 1.
             sigma[t], labels[t] = weight, label
             candidate = support.SupportVector(x, np.array([weight * label]), t)
-            everyone = active + [candidate]
+            everyone = learner.active + [candidate]
 
             if len(everyone) <= budget:
-                active = everyone
+                learner.active = everyone
             else:
                 # Step (2): shrink, all of them, the candidate too.
                 ages = [i.age for i in everyone]
@@ -59,23 +49,11 @@ def run(kernel, X, y, *, budget, weights=None):
                 Q = Q + psi(s, phi, mu)
 
                 # Step (3): the oldest leaves.
-                active = replace(active, position, candidate)
+                learner.active = replace(learner.active, position, candidate)
                 del sigma[r.age]
 
         slack.append(15 / 32 * M - Q)
-        assert len(active) <= budget
-
-    vectors, coefficients, ages = support.final_arrays(active, X.shape[1], 1)
-    return support.Record(
-        scores=support.score_array(scores),
-        mistakes=mistakes,
-        updates=list(mistakes),
-        vectors=vectors,
-        coefficients=coefficients,
-        ages=ages,
-        slack=slack,
-        slots=support.occupied_slots(active),
-    )
+    return learner.record(updates=list(learner.mistakes), slack=slack)
 
 
 def psi(s, phi, mu):

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from . import support
+from .passes import Pass
+from .support import weighted_sum
 
 
 @dataclass
@@ -19,22 +20,12 @@ def features(frequencies, x):
     return np.append(np.cos(angles), np.sin(angles)) / np.sqrt(len(frequencies))
 
 
-def run(X, y, *, frequencies, gradient, learning_rate, weights=None, num_classes=2):
+def run(X, y, *, frequencies, gradient, learning_rate, **given):
     """One pass; `gradient(scores, y)` and `learning_rate(t)` as in sgd.py."""
-    X = np.asarray(X, dtype=np.float64)
-    weights = support.weight_array(weights, len(X))
-    C = num_classes if num_classes > 2 else 1
-    W = np.zeros((2 * len(frequencies), C))
-    t = 0
-    scores = []
-
-    for i in range(len(X)):
-        p = features(frequencies, X[i])
-        f = support.weighted_sum(p, W)
-        scores.append(f)
-        if weights[i] == 0:
-            continue
-        t = t + 1
-        W = W - learning_rate(t) * weights[i] * np.outer(p, gradient(f, y[i]))
-
-    return Record(scores=support.score_array(scores), W=W)
+    learner = Pass(None, X, y, **given)
+    W = np.zeros((2 * len(frequencies), learner.C))
+    rounds = learner.rounds(lambda x: weighted_sum(features(frequencies, x), W))
+    for x, target, weight, f in rounds:
+        step = learning_rate(learner.t) * weight
+        W = W - step * np.outer(features(frequencies, x), gradient(f, target))
+    return Record(scores=learner.score_array(), W=W)

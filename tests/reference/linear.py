@@ -33,24 +33,14 @@ def primal(X, y, w, penalty, loss="hinge", augment=0.0):
 # ------------------------------------------------------------------------------- MPU
 
 
-def mpu_parameters(X, penalty, accuracy, gap=None, augment=0.0, hard_margin=False):
+def mpu_parameters(X, penalty, accuracy, augment=0.0, hard_margin=False):
     """Threshold b, gap db and cap I_max for this accuracy before running.
 
     That is delta of (23), J < (1 + delta) J_opt. For a hard margin it is db / b, so
     that a margin of at least 1 / (1 + accuracy) times the largest is found (11).
     """
-    squares = [x @ x + augment**2 for x in np.asarray(X, np.float64)]
-    return mpu_parameters_of(squares, penalty, accuracy, gap, hard_margin)
-
-
-def mpu_parameters_of(squares, penalty, accuracy, gap=None, hard_margin=False):
-    """The same, from the |z_k|^2."""
-    largest = float(max(squares))
-    if gap is None:
-        gap = 3 * largest
-    # (7), without which learning and unlearning may alternate for ever
-    if not gap > largest:
-        raise ValueError("the gap must be above the largest squared norm")
+    # Above the largest |z_k|^2 (7), or learning and unlearning may alternate for ever.
+    gap = 3 * max(x @ x + augment**2 for x in np.asarray(X, np.float64))
     if hard_margin:
         return gap / accuracy, gap, math.inf
     # Remark 4
@@ -69,21 +59,19 @@ class Objectives(NamedTuple):
 class MPU:
     """The state of Algorithm 1: `a`, `I`, `t_plus` and `t_minus`.
 
-    With `single` a presentation updates once at most, and else as often as presenting
-    the pattern again and again would.
+    A presentation updates as often as presenting the pattern again and again would.
     """
 
-    def __init__(self, X, y, *, threshold, gap, cap, augment=0.0, single=False):
+    def __init__(self, X, y, *, threshold, gap, cap, augment=0.0):
         self.Z = patterns(X, y, augment)
         self.a = np.zeros(self.Z.shape[1])
-        self._start([z @ z for z in self.Z], threshold, gap, cap, single)
+        self._start([z @ z for z in self.Z], threshold, gap, cap)
 
-    def _start(self, squares, threshold, gap, cap, single):
+    def _start(self, squares, threshold, gap, cap):
         if math.isinf(cap) and min(squares) == 0:
             raise ValueError("a zero pattern has no margin")
         self.squares = squares
         self.threshold, self.gap, self.cap = threshold, gap, cap
-        self.single = single
         self.I = np.zeros(len(squares), np.int64)
         self.t_plus, self.t_minus = 0, 0
 
@@ -117,8 +105,6 @@ class MPU:
         return m
 
     def _times(self, excess, k):
-        if self.single:
-            return 1
         # the response of a zero pattern stays at 0 <= b
         if self.squares[k] == 0:
             return math.inf
@@ -197,10 +183,10 @@ class MPU:
 class KernelMPU(MPU):
     """The same from a matrix of plain k(x_i, x_j): only the counts are kept (6)."""
 
-    def __init__(self, K, y, *, threshold, gap, cap, augment=0.0, single=False):
+    def __init__(self, K, y, *, threshold, gap, cap, augment=0.0):
         K, y = np.asarray(K, np.float64), np.asarray(y, np.float64)
         self.Q = np.array([y[k] * y * (K[k] + augment**2) for k in range(len(K))])
-        self._start([q[k] for k, q in enumerate(self.Q)], threshold, gap, cap, single)
+        self._start([q[k] for k, q in enumerate(self.Q)], threshold, gap, cap)
 
     def response(self, k):
         return float(sum(self.I[j] * self.Q[j, k] for j in np.flatnonzero(self.I)))
@@ -276,58 +262,6 @@ def dcd_bounds(largest, smallest):
         largest if largest > 0 else math.inf,
         smallest if smallest < 0 else -math.inf,
     )
-
-
-class Dual(NamedTuple):
-    """Where DCD ended; `passes` counts also those over a part."""
-
-    alpha: np.ndarray
-    w: np.ndarray
-    passes: int
-    converged: bool
-
-
-def dcd(
-    X,
-    y,
-    penalty,
-    loss,
-    passes,
-    orders,
-    *,
-    tolerance=0.0,
-    shrinking=True,
-    augment=0.0,
-):
-    """Up to so many passes from 0; a pass t presents who is left in orders[t]' order.
-
-    When M - m is at most the tolerance it ends, or goes back to all if some are shrunk.
-    """
-    upper, diagonal = dcd_constants(penalty, loss)
-    alpha, w = np.zeros(len(X)), np.zeros(np.shape(X)[1] + 1)
-    everyone = set(range(len(X)))
-    left, bounds = everyone, (math.inf, -math.inf)
-    for t in range(passes):
-        order = [i for i in orders[t] if i in left]
-        kept, largest, smallest = dcd_pass(
-            X,
-            y,
-            alpha,
-            w,
-            order,
-            upper=upper,
-            diagonal=diagonal,
-            shrink=bounds,
-            augment=augment,
-        )
-        left = set(kept)
-        if shrinking:
-            bounds = dcd_bounds(largest, smallest)
-        if largest - smallest <= tolerance:
-            if left == everyone:
-                return Dual(alpha, w, t + 1, True)
-            left, bounds = everyone, (math.inf, -math.inf)
-    return Dual(alpha, w, passes, False)
 
 
 def dual(X, y, alpha, penalty, loss="hinge", augment=0.0):

@@ -11,71 +11,51 @@ from dataclasses import dataclass
 import numpy as np
 
 from . import support
+from .passes import Pass
 
 
 @dataclass
 class Record:
     scores: np.ndarray  # (n,) or (n, C): f_t(x_t), before the update, every example
     landmarks: list  # rows of X, counted from 0, in the order of their entry
-    W: np.ndarray  # (m, C)
     coefficients: np.ndarray  # (m, C): of the k(z_j, .), L^-T W
 
 
-def run(
-    kernel,
-    X,
-    y,
-    *,
-    budget,
-    tolerance,
-    gradient,
-    learning_rate,
-    weights=None,
-    num_classes=2,
-):
+def run(kernel, X, y, *, budget, tolerance, gradient, learning_rate, **given):
     """One pass; `gradient(scores, y)` and `learning_rate(t)` as in sgd.py.
 
     x_t becomes a landmark if the gradient of its round has a nonzero entry, fewer than
     `budget` are landmarks, and its squared distance to their span is more than
     `tolerance` times k(x_t, x_t). Its own coordinate is in the step of its round.
     """
-    X = np.asarray(X, dtype=np.float64)
-    weights = support.weight_array(weights, len(X))
+    learner = Pass(kernel, X, y, **given)
     landmarks = []
     L = np.zeros((0, 0))
-    C = num_classes if num_classes > 2 else 1
-    W = np.zeros((0, C))
-    t = 0
-    scores = []
+    W = np.zeros((0, learner.C))
 
-    for i in range(len(X)):
-        p = features(kernel, X, landmarks, L, i)
-        f = support.weighted_sum(p, W)
-        scores.append(f)
-        if weights[i] == 0:
-            continue
-        t = t + 1
+    def features(x):
+        """p(x), one coordinate a landmark."""
+        if not landmarks:
+            return np.zeros(0)
+        return np.linalg.solve(L, kernel(x, learner.X[landmarks]))
 
-        g = gradient(f, y[i])
+    def score(x):
+        return support.weighted_sum(features(x), W)
+
+    for x, target, weight, f in learner.rounds(score):
+        p, g = features(x), gradient(f, target)
         if (g != 0).any():
-            k_tt = kernel(X[i], X[i])
+            k_tt = kernel(x, x)
             if len(landmarks) < budget and k_tt - (p**2).sum() > tolerance * k_tt:
-                landmarks.append(i)
-                L = np.linalg.cholesky(support.kernel_matrix(kernel, X[landmarks]))
-                W = np.append(W, np.zeros((1, C)), axis=0)
-                p = features(kernel, X, landmarks, L, i)
-            W = W - learning_rate(t) * weights[i] * np.outer(p, g)
-
+                landmarks.append(len(learner.scores) - 1)
+                L = np.linalg.cholesky(
+                    support.kernel_matrix(kernel, learner.X[landmarks])
+                )
+                W = np.append(W, np.zeros((1, learner.C)), axis=0)
+                p = features(x)
+            W = W - learning_rate(learner.t) * weight * np.outer(p, g)
     return Record(
-        scores=support.score_array(scores),
+        scores=learner.score_array(),
         landmarks=landmarks,
-        W=W,
         coefficients=np.linalg.solve(L.T, W),
     )
-
-
-def features(kernel, X, landmarks, L, i):
-    """p(x_i), one coordinate a landmark."""
-    if not landmarks:
-        return np.zeros(0)
-    return np.linalg.solve(L, kernel(X[i], X[landmarks]))

@@ -8,65 +8,22 @@ own definition, update and removal as one problem, is `joint_update`.
 import numpy as np
 
 from . import support
-from .maintenance import insert, refuse
+from .passes import Pass
 
 
-def run(
-    kernel,
-    X,
-    y,
-    *,
-    budget,
-    maintenance,
-    variant="PA-I",
-    penalty=1.0,
-    num_classes=2,
-    weights=None,
-):
+def run(kernel, X, y, *, variant="PA-I", penalty=1.0, **given):
     """One pass; an update when the hinge loss of the round is positive."""
-    X = np.asarray(X, dtype=np.float64)
-    C = support.columns(num_classes)
-    weights = support.weight_array(weights, len(X))
-    active = []
-    t = 0
-    scores, mistakes, updates, refused = [], [], [], []
-
-    for i in range(len(X)):
-        x, label = X[i], int(y[i])
-
-        f = support.unscaled_scores(kernel, active, x, C)
-        scores.append(f)
-        if weights[i] == 0:
-            continue
-        t = t + 1
-        margin, rival = support.margin_and_rival(f, label)
-        if margin <= 0:
-            mistakes.append(t)
-
+    learner = Pass(kernel, X, y, **given)
+    for x, label, weight, f in learner.rounds():
+        margin, rival = learner.margin_and_rival(f, label)
         loss = max(0.0, 1 - margin)
         if loss > 0:
-            updates.append(t)
-            if maintenance is refuse and len(active) == budget:
-                refused.append(t)
-            direction = support.candidate_row(label, rival, C)
+            learner.updates.append(learner.t)
+            direction = support.candidate_row(label, rival, learner.C)
             square = (direction**2).sum() * kernel(x, x)
             tau = step(variant, loss, square, penalty)
-            candidate = support.SupportVector(x, weights[i] * tau * direction, t)
-            active = insert(kernel, active, candidate, budget, maintenance)
-
-        assert len(active) <= budget
-
-    vectors, coefficients, ages = support.final_arrays(active, X.shape[1], C)
-    return support.Record(
-        scores=support.score_array(scores),
-        mistakes=mistakes,
-        updates=updates,
-        vectors=vectors,
-        coefficients=coefficients,
-        ages=ages,
-        refused=refused,
-        slots=support.occupied_slots(active),
-    )
+            learner.insert(x, weight * tau * direction)
+    return learner.record()
 
 
 def step(variant, loss, square, penalty):

@@ -8,60 +8,35 @@ sum_j d_j phi(x_j), whatever the ridge.
 import numpy as np
 
 from . import support
+from .passes import Pass
 
 TINY = np.finfo(np.float64).tiny
 
 
-def run(
-    kernel,
-    X,
-    y,
-    *,
-    budget,
-    threshold,
-    margin_updates=False,
-    num_classes=2,
-    ridge,
-    weights=None,
-):
+def run(kernel, X, y, *, budget, threshold, ridge, margin_updates=False, **given):
     """One pass; `threshold` is eta, `margin_updates` make it Projectron++.
 
     The updates of the record are the mistakes, with `margin_updates` all rounds of a
     margin below 1, whether or not they changed anything.
     """
-    X = np.asarray(X, dtype=np.float64)
-    C = support.columns(num_classes)
-    weights = support.weight_array(weights, len(X))
+    learner = Pass(kernel, X, y, budget=budget, **given)
     gram = support.Gram()
-    active = []
-    t = 0
-    scores, mistakes, updates = [], [], []
-
-    for i in range(len(X)):
-        x, label = X[i], int(y[i])
-
-        f = support.unscaled_scores(kernel, active, x, C)
-        scores.append(f)
-        if weights[i] == 0:
-            continue
-        t = t + 1
-        margin, rival = support.margin_and_rival(f, label)
-        direction = support.candidate_row(label, rival, C)
-        candidate = support.SupportVector(x, weights[i] * direction, t)
-
-        if margin <= 0:
-            mistakes.append(t)
+    for x, label, weight, f in learner.rounds():
+        active = learner.active
+        margin, rival = learner.margin_and_rival(f, label)
+        direction = support.candidate_row(label, rival, learner.C)
+        candidate = support.SupportVector(x, weight * direction, learner.t)
         if margin <= 0 or (margin_updates and margin < 1):
-            updates.append(t)
+            learner.updates.append(learner.t)
 
         if margin <= 0 and not active:
-            active = [candidate]
+            learner.active = [candidate]
         elif margin <= 0:
             d, delta, _ = projection(gram, kernel, active, x, ridge)
             if delta <= threshold or len(active) == budget:
-                add(active, d, weights[i] * direction)
+                add(active, d, weight * direction)
             else:
-                active = active + [candidate]
+                learner.active = active + [candidate]
         elif margin_updates and margin < 1 and threshold > 0:
             d, delta, inner = projection(gram, kernel, active, x, ridge)
             loss = 1 - margin
@@ -69,20 +44,8 @@ def run(
             if gain > 0:
                 nu = max((direction**2).sum() * inner, TINY)
                 tau = min(loss / nu, 2 * gain / nu, 1)
-                add(active, d, weights[i] * tau * direction)
-
-        assert len(active) <= budget
-
-    vectors, coefficients, ages = support.final_arrays(active, X.shape[1], C)
-    return support.Record(
-        scores=support.score_array(scores),
-        mistakes=mistakes,
-        updates=updates,
-        vectors=vectors,
-        coefficients=coefficients,
-        ages=ages,
-        slots=support.occupied_slots(active),
-    )
+                add(active, d, weight * tau * direction)
+    return learner.record()
 
 
 def projection(gram, kernel, active, x, ridge):

@@ -1,11 +1,11 @@
-"""Support vectors, the model they make, and the record of a run.
+"""Support vectors and the model they make.
 
 A model is a plain list of support vectors; the position in the list is the slot.
 A free slot between the others is None; only strategies that merge more than two at
 once leave such. A candidate for a model that is not full goes to the first free slot.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -20,47 +20,14 @@ class SupportVector:
     sums: np.ndarray | None = None
 
 
-@dataclass
-class Record:
-    """A run. Rounds are those with a weight other than 0, counted from 1.
-
-    An example of weight 0 is skipped: it has a score but is no round.
-    """
-
-    scores: np.ndarray  # (n,) or (n, C): f_t(x_t) before the update, every example
-    mistakes: list  # rounds, counted from 1, with margin <= 0
-    updates: list  # rounds in which a candidate wanted in
-    vectors: np.ndarray  # (m, d), by slot
-    coefficients: np.ndarray  # (m, C), true: any scale is multiplied in
-    ages: list  # (m,)
-    refused: list = field(default_factory=list)  # rounds, with `refuse` only
-    slack: list = field(default_factory=list)  # Forgetron: 15/32 M - Q, every round
-    slots: list = field(default_factory=list)  # (m,): those not free, ascending
-    averaged: np.ndarray | None = None  # (m, C): the mean of the true coefficients
-
-
-def columns(num_classes):
-    """Columns of coefficients: one for a binary model."""
-    return 1 if num_classes == 2 else num_classes
-
-
 def weighted_sum(row, coefficients):
     """sum_j row_j a_j, a row of C numbers; every column summed in slot order."""
     return (row[:, None] * coefficients).sum(axis=0)
 
 
-def weight_array(weights, n):
-    """The weights of n examples: all 1 if there are none."""
-    return np.ones(n) if weights is None else np.asarray(weights, dtype=np.float64)
-
-
 def occupied(active):
     """The support vectors of a model, in slot order, without the free slots."""
     return [s for s in active if s is not None]
-
-
-def occupied_slots(active):
-    return [position for position, s in enumerate(active) if s is not None]
 
 
 def stack_vectors(active):
@@ -111,29 +78,6 @@ def candidate_row(label, rival, C):
         row[label] = 1.0
         row[rival] = -1.0
     return row
-
-
-def score_array(scores):
-    """One row of scores a round -> (n,) when binary, (n, C) otherwise."""
-    scores = np.array(scores)
-    return scores[:, 0] if scores.shape[1] == 1 else scores
-
-
-def final_arrays(active, d, C):
-    """Vectors, unscaled coefficients and ages of the model after the last round."""
-    if not occupied(active):
-        return np.zeros((0, d)), np.zeros((0, C)), []
-    ages = [s.age for s in occupied(active)]
-    return stack_vectors(active), stack_coefficients(active), ages
-
-
-def averaged_coefficients(active, rounds, C):
-    """The sums over the number of rounds they are of; None if there was none."""
-    if rounds == 0:
-        return None
-    if not occupied(active):
-        return np.zeros((0, C))
-    return np.array([s.sums for s in occupied(active)]) / rounds
 
 
 class Gram:
