@@ -2,15 +2,15 @@
 
     python benchmarks/tables.py
     python benchmarks/tables.py --data electricity --methods "budgetjax, 100" LightGBM
-    python benchmarks/tables.py --methods RealMLP TabM xRFM   # pip install pytabkit xrfm
+    python benchmarks/tables.py --methods RealMLP TabM xRFM
 
-Every method is as its class constructs it, on the same raw columns; nominal columns are
-numbers. SVC, which needs it, gets a `StandardScaler` in front. Each set is split three
-times at random, a fifth of the rows (at most 20,000) for testing. The figure is the
-accuracy in percent, or for regression the root mean squared error divided by the
-deviation of the targets. Seconds are wall time; the splits of a set have the same
-shape, so only the first one compiles. Bytes are those of the model file of `bj.save`,
-and for others of a pickle.
+The networks and xRFM need `pip install pytabkit xrfm`. Every method is as its class
+constructs it, on the same raw columns; nominal columns are numbers. SVC, which needs
+it, gets a `StandardScaler` in front. Each set is split three times at random, a fifth
+of the rows (at most 20,000) for testing. The figure is the accuracy in percent, or for
+regression the root mean squared error divided by the deviation of the targets. Seconds
+are wall time; the splits of a set have the same shape, so only the first one compiles.
+Bytes are those of the model file of `bj.save`, and for others of a pickle.
 
 A run keeps the figures that the results file already holds.
 """
