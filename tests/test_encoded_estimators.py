@@ -1,0 +1,180 @@
+"""Estimators that write the columns of a table as codes; see tests/test_encoding.py."""
+
+import numpy as np
+import onnxruntime
+import pytest
+import scipy.sparse
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+
+import budgetjax as bj
+from budgetjax.encoding import Encoding
+from budgetjax.estimators import (
+    BudgetedKernelClassifier,
+    BudgetedKernelRegressor,
+    online,
+)
+
+ROWS, BUDGET = 1200, 20
+
+
+def table(seed=0, rows=ROWS):
+    """A price, an angle, a count and noise; labels are steps of the first two."""
+    random = np.random.default_rng(seed)
+    price, angle = np.exp(random.normal(size=rows) * 2), random.uniform(0, 360, rows)
+    X = np.stack([price, angle, random.poisson(3, rows), random.normal(size=rows)], 1)
+    y = (price > 1.5).astype(int) + 2 * ((angle // 30) % 2).astype(int)
+    return X, np.array(["oak", "elm", "ash", "fir"])[y]
+
+
+X, LABELS = table()
+TEST, TEST_LABELS = table(1)
+MISSING = X.copy()
+MISSING[::5, 1] = np.nan
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return BudgetedKernelClassifier(BUDGET, random_state=0).fit(X, LABELS)
+
+
+def test_columns_of_a_table_are_encoded(fitted):
+    plain = clone(fitted).set_params(encode=0, learn_metric=True).fit(X, LABELS)
+    score = fitted.score(TEST, TEST_LABELS)
+    assert score > 0.9
+    assert score > plain.score(TEST, TEST_LABELS) + 0.05
+
+
+def test_an_encoded_model_is_small_and_has_no_padding(fitted):
+    codes = fitted.model_.scaling
+    assert isinstance(codes, Encoding)
+    assert codes.map.shape == (codes.num_codes, codes.num_features)
+    assert fitted.support_vectors_.shape == (BUDGET, codes.num_features)
+    assert fitted.n_features_in_ == X.shape[1]
+    state = codes.apply(X[:5])
+    np.testing.assert_allclose(
+        bj.decision_function(fitted.state_, state),
+        fitted.decision_function(X[:5]),
+        rtol=1e-4,
+        atol=1e-4,
+    )
+
+
+def test_importances_of_encoded_columns(fitted):
+    importances = fitted.feature_importances_
+    assert importances.shape == (X.shape[1],)
+    assert np.sum(importances) == pytest.approx(1)
+    assert np.min(importances[:2]) > np.max(importances[2:])
+
+
+def test_an_encoded_estimator_in_files(fitted, tmp_path):
+    bj.save(tmp_path / "model", fitted)
+    expected = fitted.predict(TEST)
+    np.testing.assert_array_equal(bj.load(tmp_path / "model").predict(TEST), expected)
+    bj.export(tmp_path / "model.onnx", fitted)
+    session = onnxruntime.InferenceSession(tmp_path / "model.onnx")
+    dtype = {"tensor(float)": np.float32, "tensor(double)": np.float64}
+    rows = TEST.astype(dtype[session.get_inputs()[0].type])
+    found = session.run(["label"], {"X": rows})[0]
+    # Values at an edge may be rounded to its other side.
+    assert np.mean(found == expected) > 0.998
+
+
+def test_a_stream_follows_an_encoded_fit(fitted):
+    model = clone(fitted).fit(X, LABELS)
+    np.testing.assert_array_equal(model.predict(TEST), fitted.predict(TEST))
+    model.partial_fit(TEST, TEST_LABELS)
+    assert model.model_.scaling.num_columns == X.shape[1]
+    assert model.score(TEST, TEST_LABELS) > 0.8
+
+
+def test_missing_values_are_a_code(fitted):
+    model = clone(fitted).fit(MISSING, LABELS)
+    assert bool(model.model_.scaling.lacks[1])
+    assert model.score(TEST, TEST_LABELS) > 0.85
+    missing = TEST.copy()
+    missing[:, 1] = np.nan
+    # A step of the price is left.
+    assert 0.4 < model.score(missing, TEST_LABELS) < 0.75
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: BudgetedKernelClassifier(encode=False).fit(MISSING, LABELS),
+        lambda: BudgetedKernelClassifier(gamma=1.0).fit(MISSING, LABELS),
+        lambda: BudgetedKernelClassifier().partial_fit(
+            MISSING, LABELS, np.unique(LABELS)
+        ),
+    ],
+)
+def test_missing_values_need_an_encoding(call):
+    with pytest.raises(ValueError, match="contains NaN"):
+        call()
+
+
+def test_rows_of_a_model_without_codes_have_no_missing_values():
+    model = BudgetedKernelClassifier(BUDGET, encode=False, random_state=0)
+    model.set_params(learn_metric=False, gamma=1e-4).fit(X[:100], LABELS[:100])
+    with pytest.raises(ValueError, match="contains NaN"):
+        model.predict(MISSING)
+
+
+@pytest.mark.parametrize(
+    ("encode", "rows", "message"),
+    [
+        (-1, X, "encode must be at least 0, got -1"),
+        ("pairs", X, "encode must be an integer, got .*pairs"),
+        (
+            5,
+            scipy.sparse.csr_array(X),
+            "encode must be False or 'auto' for sparse rows",
+        ),
+    ],
+)
+def test_encodings_that_do_not_fit(encode, rows, message):
+    with pytest.raises(ValueError, match=message):
+        BudgetedKernelClassifier(encode=encode).fit(rows, LABELS)
+
+
+def forms(rows, **more):
+    return BudgetedKernelClassifier(**more)._forms(rows)
+
+
+def test_what_is_tried():
+    bins = [form.num_bins for form in forms(X)]
+    assert bins == [0, 5, 16]
+    assert len({form.width for form in forms(X)}) == 1
+    alike = np.random.default_rng(0).normal(size=X.shape)
+    assert forms(alike)[0].encoding is None
+    assert [form.num_bins for form in forms(alike)[1:]] == [0, 5, 16]
+    numbers = BudgetedKernelRegressor()._forms(X)
+    assert [form.factor for form in numbers] == [4, 1, 1]
+    # Too few rows to choose; other choices of the user; images; a table of constants.
+    assert [form.num_bins for form in forms(X[:999])] == [0]
+    for more in ({"gamma": 0.1}, {"kernel": "laplacian"}, {"learn_metric": False}):
+        assert forms(X, **more) == [online.Form()]
+    assert forms(np.ones((ROWS, 2))) == [online.Form()]
+    assert forms(np.random.default_rng(0).normal(size=(ROWS, 129))) == [online.Form()]
+
+
+def test_an_encoding_in_one_pass():
+    model = BudgetedKernelClassifier(BUDGET, encode=8, refit=False, random_state=0)
+    classes = np.unique(LABELS)
+    for part in np.split(np.arange(ROWS), 3):
+        model.partial_fit(X[part], LABELS[part], classes)
+    assert model.model_.scaling.num_features == model.support_vectors_.shape[1]
+    # A label drawn at random is right in a quarter of the rows.
+    assert model.score(TEST, TEST_LABELS) > 0.4
+
+
+def test_numbers_of_a_table():
+    target = np.log(X[:, 0]) + np.abs(X[:, 1] - 180) / 90
+    model = BudgetedKernelRegressor(BUDGET, random_state=0).fit(X, target)
+    unseen = np.log(TEST[:, 0]) + np.abs(TEST[:, 1] - 180) / 90
+    assert model.score(TEST, unseen) > 0.98
+
+
+def test_not_fitted():
+    with pytest.raises(NotFittedError):
+        BudgetedKernelClassifier().predict(MISSING)
