@@ -69,7 +69,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with tqdm(total=accuracies.size, unit="model") as bar:
         for (i, j), _ in np.ndenumerate(accuracies):
             budget = budgets[j]
-            model = BudgetedKernelClassifier(budget, random_state=SEEDS[i]).fit(X, y)
+            # Not encoded, so that vectors are images.
+            model = BudgetedKernelClassifier(
+                budget, encode=False, random_state=SEEDS[i]
+            ).fit(X, y)
             accuracies[i, j] = model.score(data.X_test, data.y_test)
             fitted[budget] = model
             bar.update()
