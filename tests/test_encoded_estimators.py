@@ -124,7 +124,7 @@ def test_rows_of_a_model_without_codes_have_no_missing_values():
     ("encode", "rows", "message"),
     [
         (-1, X, "encode must be at least 0, got -1"),
-        ("pairs", X, "encode must be an integer, got .*pairs"),
+        ("pairs", X, "encode must be False, 'auto' or a number of bins, got 'pairs'"),
         (
             5,
             scipy.sparse.csr_array(X),
@@ -152,7 +152,10 @@ def test_what_is_tried():
     assert [form.factor for form in numbers] == [4, 1, 1]
     # Too few rows to choose; other choices of the user; images; a table of constants.
     assert [form.num_bins for form in forms(X[:999])] == [0]
-    for more in ({"gamma": 0.1}, {"kernel": "laplacian"}, {"learn_metric": False}):
+    for more in (
+        *({"gamma": 0.1}, {"kernel": "laplacian"}, {"learn_metric": False}),
+        *({"move_vectors": True}, {"algorithm": "fourier"}),
+    ):
         assert forms(X, **more) == [online.Form()]
     assert forms(np.ones((ROWS, 2))) == [online.Form()]
     assert forms(np.random.default_rng(0).normal(size=(ROWS, 129))) == [online.Form()]

@@ -534,19 +534,22 @@ class Kernelised(OnlineEstimator):
         free = self.kernel == "rbf" and _is_auto(self.gamma) and _is_auto(self.encode)
         learns = self.refit and not self.move_vectors
         learns = learns and self.learn_metric in ("auto", True)
+        algorithm = registry.by_name().get(self.algorithm or self._family.before_refit)
+        has_vectors = algorithm is not None and algorithm.with_vectors is not None
         is_table = isinstance(X, np.ndarray) and X.shape[1] <= MOST_COLUMNS
-        return free and learns and is_table
+        return free and learns and has_vectors and is_table
 
     def _form_of_stream(self, X: Rows) -> Form:
         if self.encode is False or _is_auto(self.encode):
             assert_all_finite(inputs.values(X), input_name="X")
             return Form()
-        num_bins = _checks.size("encode", self.encode, at_least=0)
+        num_bins, wanted = self.encode, "be False, 'auto' or a number of bins"
+        if not isinstance(num_bins, int | np.integer) or isinstance(num_bins, bool):
+            raise ArgumentError("encode", wanted, f"{num_bins!r}")
         if not isinstance(X, np.ndarray):
-            raise ArgumentError(
-                "encode", "be False or 'auto' for sparse rows", num_bins
-            )
-        return _fit_form(X, num_bins)
+            wanted = "be False or 'auto' for sparse rows"
+            raise ArgumentError("encode", wanted, num_bins)
+        return _fit_form(X, _checks.size("encode", num_bins, at_least=0))
 
     def _validate(self, *, reset: bool = True, **arguments: Any) -> Any:
         """Rows as for all estimators; values may be missing where rows are encoded."""
