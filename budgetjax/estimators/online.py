@@ -522,12 +522,17 @@ class Kernelised(OnlineEstimator):
     def _forms(self, X: Rows) -> list[Form]:
         if not self._tries_forms(X):
             return [self._form_of_stream(X)]
-        if X.shape[0] < FEWEST_ROWS:
-            return [_fit_form(X, 0)]
-        forms = [_fit_form(X, *tried) for tried in self._tried]
-        width = -(-max(form.width for form in forms) // WIDTHS) * WIDTHS
-        forms = [form._replace(width=width) for form in forms if form.width]
-        return _fit_raw_form(X) + forms or [Form()]
+        few = X.shape[0] < FEWEST_ROWS
+        tried = ((0, 1.0),) if few else self._tried
+        forms = [_fit_form(X, *each) for each in tried]
+        width = max(form.width for form in forms)
+        if not width:
+            # All rows are equal.
+            return [Form()]
+        if few:
+            return forms
+        width = -(-width // WIDTHS) * WIDTHS
+        return _fit_raw_form(X) + [form._replace(width=width) for form in forms]
 
     def _tries_forms(self, X: Rows) -> bool:
         """Whether rows are a table, and what depends on their form is free."""
@@ -550,6 +555,11 @@ class Kernelised(OnlineEstimator):
             wanted = "be False or 'auto' for sparse rows"
             raise ArgumentError("encode", wanted, num_bins)
         return _fit_form(X, _checks.size("encode", num_bins, at_least=0))
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = self.encode is not False
+        return tags
 
     def _validate(self, *, reset: bool = True, **arguments: Any) -> Any:
         """Rows as for all estimators; values may be missing where rows are encoded."""
