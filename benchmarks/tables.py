@@ -205,6 +205,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Tables of unlike columns")
     parser.add_argument("--data", nargs="+", choices=DATA, default=list(DATA))
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=USUAL)
+    parser.add_argument("--splits", type=int, default=SPLITS)
     parser.add_argument("--output", type=Path, default=OUTPUT)
     given = parser.parse_args()
     cases = [
@@ -214,7 +215,7 @@ def main() -> None:
         )
         for name in given.data
         for method in given.methods
-        for seed in range(SPLITS)
+        for seed in range(given.splits)
     ]
     rows = measure.resumed(cases, given.output, clear=False)
     measure.show(rows)

@@ -352,7 +352,7 @@ def dtype_of(model: Model) -> np.dtype:
     return _rows(unwrap(model)).dtype
 
 
-def _rows(single: Any) -> Array:
+def _rows(single: Any) -> Array | np.ndarray:
     """The support vectors of a single model, or the weights of a linear one."""
     if isinstance(single, KernelModel):
         return single.vectors

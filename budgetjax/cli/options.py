@@ -44,9 +44,7 @@ class Numbers(click.ParamType):
     def __init__(self, one: click.ParamType):
         self.one = one
 
-    def convert(
-        self, value: str | list[float], param: Parameter, ctx: Context
-    ) -> list[float]:
+    def convert(self, value: Any, param: Parameter, ctx: Context) -> Any:
         if not isinstance(value, str):
             return value
         values = [self.one.convert(part, param, ctx) for part in value.split(",")]

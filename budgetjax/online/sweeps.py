@@ -223,7 +223,7 @@ class Grid(NamedTuple):
         return jax.vmap(with_values)(*self.columns)
 
     @names_errors("Grid.table")
-    def table(self, **results: ArrayLike) -> "Table":
+    def table(self, **results: Any) -> "Table":
         """The grid with results of its models, in ascending order of the first result.
 
         Args:
@@ -291,7 +291,7 @@ def _format_cell(value: object) -> str:
 
 
 @names_errors("grid")
-def grid(**axes: ArrayLike | Sequence[float]) -> Grid:
+def grid(**axes: Any) -> Grid:
     """Every combination of the values of the given hyperparameters.
 
     Args:

@@ -4,7 +4,7 @@ import importlib
 import os
 import stat
 from collections.abc import Iterable, Sequence
-from typing import BinaryIO
+from typing import Any
 
 import numpy as np
 from jax.typing import DTypeLike
@@ -80,7 +80,7 @@ def ending(path: Path) -> str:
     return (os.path.splitext(stem)[1] if compression(path) else end).lower()
 
 
-def open_decompressed(path: Path) -> BinaryIO:
+def open_decompressed(path: Path) -> Any:
     """The open file, which decompresses its bytes during reading."""
     module = importlib.import_module(compression(path) or "io")
     return module.open(path, "rb")
