@@ -337,6 +337,23 @@ def few_rows() -> Cells:
     return [*lines, [f"mean rank of the {len(found)}", *map(percent, means)]]
 
 
+TREES = ("HistGradientBoosting", "LightGBM", "random forest")
+
+
+@table(PAGE, "tables")
+def tables() -> Cells:
+    """Scores on tables of unlike columns, and the bytes of a model."""
+    ours, found = "budgetjax, 100", rows("tables")
+    lines = [["", "rows", ours + " vectors", *TREES, "kB of ours", "kB of LightGBM"]]
+    for data in dict.fromkeys(row["data"] for row in found):
+        own = {row["method"]: row for row in found if row["data"] == data}
+        digits = fixed(3) if own[ours]["score"] < 1 else percent
+        cells = [digits(own[name]["score"]) for name in (ours, *TREES)]
+        sizes = [whole(own[name]["bytes"] / 1000) for name in (ours, "LightGBM")]
+        lines.append([data, whole(own[ours]["rows"]), *cells, *sizes])
+    return lines
+
+
 @states(PAGE)
 def sentences():
     svc = one("accuracy", data="covtype-100k", method="scikit-learn SVC")

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
-from jaxtyping import Array
 
 from budgetjax import models, plots
 from budgetjax._errors import names_errors
@@ -104,7 +103,7 @@ def _run_grid(
             X = scaling.updated(scaling.filled(X)).apply(X)
         y = models.encode_targets(coded, y)
 
-    def init(gamma: Array, budget: Array, **more: Array) -> Any:
+    def init(gamma: Any, budget: Any, **more: Any) -> Any:
         return choice.algorithm.init(
             RBF(gamma),
             num_features=X.shape[1],
