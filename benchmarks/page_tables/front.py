@@ -244,7 +244,7 @@ def memory() -> Cells:
 
 @table(PAGE, "first-results")
 def first_results() -> Cells:
-    whats = {
+    what_follows = {
         "first `bj.run`, Perceptron": "run perceptron",
         "first `bj.run`, Pegasos with merging": "run pegasos",
         "first `bj.run`, AROW": "run arow",
@@ -254,7 +254,9 @@ def first_results() -> Cells:
         "first `budgetjax train`, 2,000 rows": "train, cold",
         "the same again, from its cache of programs": "train, warm",
     }
-    lines: dict[str, Where] = {name: {"what": what} for name, what in whats.items()}
+    lines: dict[str, Where] = {
+        name: {"what": what} for name, what in what_follows.items()
+    }
     columns: dict[str, Where] = {"seconds": {}}
     return grid(lines, columns, figure("first-result", "seconds"))
 
