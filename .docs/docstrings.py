@@ -128,5 +128,6 @@ def _simplify(parameter: griffe.Parameter, function: griffe.Function) -> None:
         default = parameter.default = given.get("default")
     if isinstance(default, griffe.ExprName):
         constant = function.module.members.get(default.name)
-        if constant is not None and constant.is_attribute:
+        # A module, such as `numpy`, has no value.
+        if isinstance(constant, griffe.Attribute):
             parameter.default = constant.value
