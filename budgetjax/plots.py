@@ -282,7 +282,8 @@ def partial_dependence(
         scores = np.asarray(models.predict_from_scores(model, scores))
     if scores.ndim > 1:
         scores = scores[:, _find_output(model, label, scores.shape[1])]
-    return values, np.mean(scores.reshape(len(values), -1), axis=1, dtype=np.float64)
+    means = np.mean(scores.reshape(len(values), -1), axis=1, dtype=np.float64)
+    return values, np.asarray(means)
 
 
 def _find_column(column: int | str, names: Sequence[str] | None, features: int) -> int:
