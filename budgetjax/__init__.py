@@ -23,7 +23,7 @@ def public_modules() -> dict[str, str]:
         if isinstance(statement, ast.ImportFrom) and (module := statement.module):
             for alias in statement.names:
                 public = [alias.name] if alias.name == alias.asname else []
-                names = _exported(module) if alias.name == "*" else public
+                names = _names_in_all(module) if alias.name == "*" else public
                 modules |= dict.fromkeys(names, module)
     return modules
 
@@ -33,8 +33,8 @@ def _statements(module: str) -> list[ast.stmt]:
     return ast.parse(path.with_suffix(".py").read_text("utf-8")).body
 
 
-def _exported(module: str) -> list[str]:
-    """`__all__` of a module, which is read too."""
+def _names_in_all(module: str) -> list[str]:
+    """`__all__` of a module, which is read, not imported."""
     return [
         name
         for statement in _statements(module)
