@@ -475,6 +475,22 @@ def test_a_metric_is_that_of_python(at, monkeypatch):
     assert said["metric"] == ("learned" if kept else "left out, as it is not better")
 
 
+def test_a_metric_comes_with_the_encoding_of_an_estimator(at):
+    X, y = data()
+    X = np.round(np.exp(3 * X), 3)
+    rows = [["a", "b", "kind"], *([*row, kind] for row, kind in zip(X, y, strict=True))]
+    Path("wild.csv").write_text("\n".join(",".join(map(str, row)) for row in rows))
+    said, model = train("wild.csv", f"{QUICK} --metric")
+    assert said["scaling"] == "2 columns as 2 codes, chosen on a sample of the rows"
+    assert said["metric"] == "left out, as it is not better"
+    expected = bj.encoding.fit(X, num_bins=0)
+    same(model.scaling, expected)
+    gamma, usual = float(model.state.kernel.gamma), bj.default_gamma(expected.apply(X))
+    assert min(abs(gamma / usual - factor) for factor in (1, 0.25)) < 1e-6
+    _, labels = predicted("wild.csv")
+    assert np.mean(np.array(labels) == y) == np.mean(model.predict(X) == y) > 0.7
+
+
 @pytest.mark.parametrize("fits", [True, False])
 def test_epochs_do_not_count_for_what_the_refit_holds(at, monkeypatch, fits):
     """The 300 rows of one epoch, labels and weights: parsed once if they fit.

@@ -198,7 +198,8 @@ Examples:
     "--metric",
     is_flag=True,
     help="Learn a linear map of the features too, in about 40 passes over the file; it "
-    "is kept if it predicts a held-out fifth of at least 1,000 rows better.",
+    "is kept if it predicts a held-out fifth of at least 1,000 rows better. Where they "
+    "predict a sample better, columns become codes of their quantiles first.",
 )
 @options.regression
 @click.option(

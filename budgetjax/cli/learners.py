@@ -49,14 +49,15 @@ class Job(NamedTuple):
         if not self.training.quiet:
             reports.echo(reports.format_line(name, text))
 
-    def say_data(self) -> None:
-        """The lines about the file."""
+    def say_data(self, scaling: str | None = None) -> None:
+        """The lines about the file; `scaling` is the text, if it is not the usual."""
         width = reports.with_count(self.source.num_features, "feature")
         self.say("data", f"{self.source.name}, {width}")
         self.say("target" if self.about.labels is None else "classes", self.about.text)
         every = "every feature to mean 0 and deviation 1"
         every += ", what is missing to the mean" if self.fills else ""
-        self.say("scaling", every if self.training.standardise else "none")
+        usual = every if self.training.standardise else "none"
+        self.say("scaling", scaling or usual)
 
     def say_learner(self, name: str, about: str) -> None:
         """The line about the learner."""

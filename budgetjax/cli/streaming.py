@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from budgetjax.cli import learners, options, reports, targets
+from budgetjax import models
+from budgetjax.cli import encoding, learners, options, reports, targets
+from budgetjax.cli.encoding import Choice
 from budgetjax.cli.learners import Job
 from budgetjax.kernels import RBF, Mapped
 from budgetjax.online.algorithm import Algorithm
@@ -27,27 +29,32 @@ def train(job: Job) -> StreamModel:
     """Trains on a stream and refits; Ctrl-C tells how to continue."""
     source, about, training = job.source, job.about, job.training
     chosen = job.choice(refits=training.refit)
+    columns = encoding.choose(job)
     gamma, budget = training.gamma, training.budget
-    if gamma is None:
+    width = source.num_features
+    if columns is not None:
+        gamma, width = columns.gamma, columns.encoding.num_features
+    elif gamma is None:
         first, *_ = next(source.read())
         gamma = job.default_gamma(first)
     empty = functools.partial(
         chosen.algorithm.init,
         RBF(gamma),
-        num_features=source.num_features,
+        num_features=width,
         budget=budget,
         **chosen.arguments,
     )
     # A refit holds the kernel matrix, its eigenvectors, and their product.
     matrices = 3 * 4 * (budget + 1) ** 2 if training.refit else 0
     state = learners.init_model(f"--budget {budget}", empty, matrices)
-    job.say_data()
+    job.say_data(columns and columns.text)
     job.say("kernel", f"Gaussian, gamma {gamma:.4g}")
     job.say_learner(chosen.algorithm.name, f", at most {budget:,} support vectors")
     if about.warning:
         reports.echo(f"budgetjax: warning: {source.name}: {about.warning}", err=True)
     try:
-        fitted, epochs = _fit_stream(job, chosen.algorithm, state), training.epochs
+        fitted = _fit_stream(job, chosen.algorithm, state, columns)
+        epochs = training.epochs
         rows = fitted.num_rows // epochs
         times = f", {epochs} times" if epochs > 1 else ""
         job.say("read", reports.with_count(rows, "row") + times)
@@ -66,7 +73,9 @@ def train(job: Job) -> StreamModel:
     return fitted
 
 
-def _fit_stream(job: Job, algorithm: Algorithm, state: Any) -> StreamModel:
+def _fit_stream(
+    job: Job, algorithm: Algorithm, state: Any, columns: Choice | None
+) -> StreamModel:
     """The model after the stream; several epochs form one longer stream."""
     source, rows, epochs = job.source, job.about.rows, job.training.epochs
 
@@ -86,9 +95,10 @@ def _fit_stream(job: Job, algorithm: Algorithm, state: Any) -> StreamModel:
         longer,
         classes=job.about.labels,
         intercept=job.about.mean,
-        standardise=job.training.standardise,
-        fill_missing=job.fills,
-        reservoir=default_size(source.num_features),
+        standardise=job.training.standardise and columns is None,
+        fill_missing=job.fills and columns is None,
+        encode=columns and columns.encoding,
+        reservoir=default_size(models.num_features(state)),
         batch_rows=min(usual, size),
         progress=job.progress,
         checkpoint=job.training.checkpoint,
@@ -111,4 +121,4 @@ def _refit(job: Job, fitted: StreamModel, loss: Any) -> StreamModel:
     if job.training.metric:
         learned = isinstance(fitted.state.kernel, Mapped)
         job.say("metric", "learned" if learned else "left out, as it is not better")
-    return fitted
+    return models.fold_map(fitted)
