@@ -1,5 +1,7 @@
 """The tables of the page on accuracy."""
 
+from collections.abc import Iterable
+
 from page_tables.front import METRIC, SETS, WITHOUT_BUDGET, accuracy_or_vectors, reached
 from page_tables.results import (
     Cells,
@@ -21,6 +23,8 @@ from page_tables.results import (
 )
 
 PAGE = "benchmarks/accuracy.md"
+# Tables of numbers, whose scores are errors.
+REGRESSION = ("cpusmall", "diabetes")
 
 ONE_PASS: dict[str, Where] = {
     "Pegasos, remove random": {"method": "Pegasos, remove random"},
@@ -337,20 +341,49 @@ def few_rows() -> Cells:
     return [*lines, [f"mean rank of the {len(found)}", *map(percent, means)]]
 
 
-TREES = ("HistGradientBoosting", "LightGBM", "random forest")
+OURS = {f"budgetjax, {budget}": f"{budget} vectors" for budget in (20, 100, 500)}
+OTHERS = (
+    "HistGradientBoosting", "LightGBM", "XGBoost", "CatBoost", "random forest",
+)  # fmt: skip
+COSTLY = ("budgetjax, 100", "HistGradientBoosting", "LightGBM", "CatBoost")
+
+
+def of_tables(key: str, methods: Iterable[str]) -> dict[str, list[float]]:
+    """A figure of every method on the first split, by table."""
+    return {
+        data: [value("tables", key, data=data, method=m, split=0) for m in methods]
+        for data in dict.fromkeys(row["data"] for row in rows("tables"))
+    }
 
 
 @table(PAGE, "tables")
 def tables() -> Cells:
-    """Scores on tables of unlike columns, and the bytes of a model."""
-    ours, found = "budgetjax, 100", rows("tables")
-    lines = [["", "rows", ours + " vectors", *TREES, "kB of ours", "kB of LightGBM"]]
-    for data in dict.fromkeys(row["data"] for row in found):
-        own = {row["method"]: row for row in found if row["data"] == data}
-        digits = fixed(3) if own[ours]["score"] < 1 else percent
-        cells = [digits(own[name]["score"]) for name in (ours, *TREES)]
-        sizes = [whole(own[name]["bytes"] / 1000) for name in (ours, "LightGBM")]
-        lines.append([data, whole(own[ours]["rows"]), *cells, *sizes])
+    """Scores on tables of unlike columns, and mean ranks."""
+    methods = (*OURS, *OTHERS)
+    lines = [["", "rows", *OURS.values(), *OTHERS]]
+    places = [0.0] * len(methods)
+    sizes = of_tables("rows", OURS)
+    for data, scores in of_tables("score", methods).items():
+        errors = [score if data in REGRESSION else -score for score in scores]
+        for i, error in enumerate(errors):
+            # Equal errors share the mean of their places.
+            equal = errors.count(error)
+            places[i] += sum(other < error for other in errors) + (equal + 1) / 2
+        digits = fixed(3) if data in REGRESSION else percent
+        lines.append([data, whole(sizes[data][0]), *map(digits, scores)])
+    ranks = [percent(place / len(sizes)) for place in places]
+    return [*lines, [f"mean rank on the {len(sizes)}", "", *ranks]]
+
+
+@table(PAGE, "table-costs")
+def table_costs() -> Cells:
+    """Seconds to fit, and the bytes of a model."""
+    names = [OURS.get(method, method) for method in COSTLY]
+    lines = [["", *(f"{name}, {unit}" for unit in ("s", "kB") for name in names)]]
+    sizes = of_tables("bytes", COSTLY)
+    for data, times in of_tables("fit seconds", COSTLY).items():
+        thousands = [whole(size / 1000) for size in sizes[data]]
+        lines.append([data, *map(seconds, times), *thousands])
     return lines
 
 
