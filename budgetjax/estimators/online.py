@@ -805,11 +805,12 @@ class BudgetedKernelClassifier(Classifier, Kernelised):
 
     `fit` streams the rows once; `budgetjax.refit` then recomputes the coefficients of
     the support vectors that the stream chose. With a learned metric, vectors start as
-    those of a stream of at most 8,192 rows, and steps on all rows move them. `partial_fit` streams too, and refits on
-    a sample of the rows so far before the next prediction. The budget bounds memory and
-    time per row. `fit` brings the columns of a table to one scale, and from 1,000 rows
-    on writes them as codes of their quantiles where that predicts held-out rows better;
-    for `partial_fit`, standardise features with different units first.
+    those of a stream of at most 8,192 rows, and steps on all rows move them.
+    `partial_fit` streams too, and refits on a sample of the rows so far before the next
+    prediction. The budget bounds memory and time per row. `fit` brings the columns of a
+    table to one scale, and from 1,000 rows on writes them as codes of their quantiles
+    where that predicts held-out rows better; for `partial_fit`, standardise features
+    with different units first.
 
     It computes in float32, or in float64 if X is float64 and JAX enables it.
 
@@ -850,10 +851,10 @@ class BudgetedKernelClassifier(Classifier, Kernelised):
         False for rows as they are; a number of bins per column, where 0 is a number in
         units of the column's quartiles with outliers clipped. "auto" tries 0, 5 and 16
         bins in `fit`, with a learned metric, by short fits on held-out rows, of 40,960
-        rows at most; with fewer than 1,000 rows it is 0, and False in `partial_fit`, for sparse rows, for more
-        than 128 columns, such as images, and where `kernel`, `gamma`, `move_vectors` or
-        `learn_metric` are not their defaults. Encoded rows may have missing values,
-        NaN.
+        rows at most; with fewer than 1,000 rows it is 0, and False in `partial_fit`,
+        for sparse rows, for more than 128 columns, such as images, and where `kernel`,
+        `gamma`, `move_vectors` or `learn_metric` are not their defaults. Encoded rows
+        may have missing values, NaN.
       epochs: passes of `fit` over the rows.
       shuffle: whether each pass of `fit` has a new random order.
       capacity: slots to allocate, at least the budget; None for the budget. Programs
