@@ -137,6 +137,16 @@ def test_encodings_that_do_not_fit(encode, rows, message):
         BudgetedKernelClassifier(encode=encode).fit(rows, LABELS)
 
 
+def noting(steps, learn):
+    """`Streamed.learn`, which notes how many rows it is given."""
+
+    def noted(self, orders, report):
+        steps.append(len(orders[0]))
+        return learn(self, orders, report)
+
+    return noted
+
+
 def forms(rows, **more):
     return BudgetedKernelClassifier(**more)._forms(rows)
 
@@ -159,6 +169,25 @@ def test_what_is_tried():
         assert forms(X, **more) == [online.Form()]
     assert forms(np.ones((ROWS, 2))) == [online.Form()]
     assert forms(np.random.default_rng(0).normal(size=(ROWS, 129))) == [online.Form()]
+
+
+@pytest.mark.parametrize("noise", [False, True])
+def test_a_sample_of_many_rows_chooses(monkeypatch, noise):
+    monkeypatch.setattr(online, "TRIAL_ROWS", 1024)
+    steps = []
+    learn = noting(steps, online.Streamed.learn)
+    monkeypatch.setattr(online.Streamed, "learn", learn)
+    X, labels = table(rows=2 * ROWS)
+    if noise:
+        labels = np.random.default_rng(0).permutation(labels)
+    weights = np.ones(len(labels))
+    weights[::10] = 0
+    model = BudgetedKernelClassifier(BUDGET, random_state=0, epochs=2)
+    model.fit(X, labels, weights)
+    # Without a metric, the vectors are those of a stream of all rows.
+    assert steps == [1024] * 3 + [len(labels)] * noise
+    assert int(model.state_.num_seen) == 2 * np.count_nonzero(weights)
+    assert noise or model.score(TEST, TEST_LABELS) > 0.9
 
 
 def test_an_encoding_in_one_pass():

@@ -1,6 +1,7 @@
 """Novelty detection with a bounded number of support vectors."""
 
 import dataclasses
+from collections.abc import Sequence
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -131,8 +132,15 @@ class BudgetedOneClass(OutlierMixin, OnlineEstimator):
             refits=refits,
         )
 
-    def _refit(self, streamed: list[Streamed], seed: int, *, of_stream: bool = False):
-        ((_, model, examples, _),) = streamed
+    def _refit(
+        self,
+        streamed: list[Streamed],
+        seed: int,
+        orders: Sequence[Int[np.ndarray, " n"]] = (),
+        *,
+        of_stream: bool = False,
+    ):
+        ((_, model, examples, *_),) = streamed
         data = examples.data(models.dtype_of(model))
         solved = one_class(
             *(model.model, data["X"]),

@@ -25,6 +25,7 @@ from budgetjax import (
     scaling,
 )
 from budgetjax._errors import ArgumentError, names_class
+from budgetjax._pytree import Counter
 from budgetjax.encoding import Encoding
 from budgetjax.estimators import inputs
 from budgetjax.estimators.base import Classifier, Estimator
@@ -41,13 +42,13 @@ from budgetjax.estimators.inputs import (
 from budgetjax.kernels import Kernel, Mapped
 from budgetjax.models import Labelled
 from budgetjax.online import choices, driver, registry
-from budgetjax.online.algorithm import average_iterates
+from budgetjax.online.algorithm import average_iterates, clear
 from budgetjax.online.choices import Choice, Family, Loss
 from budgetjax.online.maintenance import Maintenance
 from budgetjax.online.state import OnlineState
 from budgetjax.raw_rows import pad_rows
 from budgetjax.refitting import calibration, held_out, training_data
-from budgetjax.refitting.refit import Draft, check_metric, start_refit
+from budgetjax.refitting.refit import EPOCHS, Draft, check_metric, start_refit
 from budgetjax.stream.batches import Batches
 from budgetjax.stream.reservoir import Reservoir, default_size
 
@@ -69,6 +70,8 @@ TRIED_FOR_NUMBERS = ((0, 4.0), (5, 1.0), (16, 1.0))
 # Passes of steps before the choice among these; the best is refitted anew. On seventeen
 # sets, choices after three were 0.07 points worse, after twenty 0.07 better.
 TRIAL_EPOCHS = 5
+# Rows that choose the form and whether a metric is learned: all, or a sample of them.
+TRIAL_ROWS = 40_960
 # A table has at most this number of columns, and at least this number of rows.
 MOST_COLUMNS, FEWEST_ROWS = 128, 1000
 # Columns whose deviations differ by up to this factor are learned as they are, too.
@@ -113,6 +116,11 @@ class Examples(NamedTuple):
     origin: Float[np.ndarray, " features"]
     targets: Shaped[np.ndarray, "n ..."]
     weights: Float[np.ndarray, " n"]
+
+    def take(self, rows: Int[np.ndarray, " rows"]) -> "Examples":
+        """These rows."""
+        X, origin, targets, weights = self
+        return Examples(X[rows], origin, targets[rows], weights[rows])
 
     def data(self, dtype: np.dtype) -> dict[str, Any]:
         """Arguments of `refit`: few rows are padded, many sparse ones are batched."""
@@ -160,12 +168,14 @@ class Streamed(NamedTuple):
       model: the model.
       examples: what it learns.
       rivals: the states of other models, of other kernel widths.
+      tried: the rows that they have learned so far; None for all.
     """
 
     form: Form
     model: Labelled
     examples: Examples
     rivals: list[OnlineState]
+    tried: Int[np.ndarray, " tried"] | None = None
 
     def learn(
         self,
@@ -228,12 +238,24 @@ class OnlineEstimator(Estimator):
         """The values of gamma to choose from, the default first."""
         return [self.gamma]
 
+    def _rows_to_try(
+        self, examples: Examples, order: Int[np.ndarray, " n"]
+    ) -> Int[np.ndarray, " tried"] | None:
+        """The rows that choose among models, in this order; None for all."""
+        return None
+
     def _refit(
-        self, streamed: list[Streamed], seed: int, *, of_stream: bool = False
+        self,
+        streamed: list[Streamed],
+        seed: int,
+        orders: Sequence[Int[np.ndarray, " n"]] = (),
+        *,
+        of_stream: bool = False,
     ) -> Labelled:
         """The best model of the same rows, or of its rivals, with new coefficients.
 
-        `of_stream` is True for the sample of a stream, before a prediction.
+        Models that have learned only some rows learn all in these orders, if the refit
+        needs it. `of_stream` is True for the sample of a stream, before a prediction.
         """
         raise NotImplementedError
 
@@ -289,12 +311,21 @@ class OnlineEstimator(Estimator):
         orders = [
             random.permutation(n) if shuffle else np.arange(n) for _ in range(epochs)
         ]
-        total = n * epochs * len(starts)
-        with _progress.progress_bar(name, self.progress, "rows", total) as report:
-            streamed = [start.learn(orders, report) for start in starts]
-        model = self._refit(streamed, seed) if refits else streamed[0].model
+        examples = starts[0].examples
+        tried = self._rows_to_try(examples, orders[0]) if refits else None
+        first = orders if tried is None else [tried] * epochs
+        streamed = [start._replace(tried=tried) for start in self._learn(starts, first)]
+        model = self._refit(streamed, seed, orders) if refits else streamed[0].model
         self._model, self._reservoir, self._solved = model, None, None
         self.n_iter_ = epochs
+
+    def _learn(
+        self, starts: list[Streamed], orders: Sequence[Int[np.ndarray, " n"]]
+    ) -> list[Streamed]:
+        """The models after the examples in these orders, with a progress bar."""
+        name, total = type(self).__name__, sum(map(len, orders)) * len(starts)
+        with _progress.progress_bar(name, self.progress, "rows", total) as report:
+            return [start.learn(orders, report) for start in starts]
 
     def _start(
         self,
@@ -601,8 +632,26 @@ class Kernelised(OnlineEstimator):
             refits=refits,
         )
 
+    def _rows_to_try(
+        self, examples: Examples, order: Int[np.ndarray, " n"]
+    ) -> Int[np.ndarray, " tried"] | None:
+        weighted = order[examples.weights[order] > 0]
+        if len(weighted) <= TRIAL_ROWS or self.learn_metric is False:
+            return None
+        name = self.algorithm or self._family.before_refit
+        algorithm = registry.by_name()[name]
+        if algorithm.with_vectors is None or algorithm.memory is None:
+            return None
+        places = np.linspace(0, len(weighted) - 1, TRIAL_ROWS)
+        return weighted[places.astype(np.intp)]
+
     def _refit(
-        self, streamed: list[Streamed], seed: int, *, of_stream: bool = False
+        self,
+        streamed: list[Streamed],
+        seed: int,
+        orders: Sequence[Int[np.ndarray, " n"]] = (),
+        *,
+        of_stream: bool = False,
     ) -> Labelled:
         # Waiting threads make small factorisations ten times slower on a busy machine;
         # XLA computes the large products.
@@ -612,23 +661,55 @@ class Kernelised(OnlineEstimator):
             start = functools.partial(
                 self._start_refit, seed=seed, report=report, of_stream=of_stream
             )
-            best = streamed[0]
+            best, draft = streamed[0], None
             if len(streamed) > 1:
-                drafts = [
-                    start(each, epochs=TRIAL_EPOCHS, compares=True) for each in streamed
-                ]
-                best = streamed[_find_best(drafts)]
-            return self._finish(best, start(best))
+                trial = functools.partial(start, epochs=TRIAL_EPOCHS, compares=True)
+                drafts = [trial(each, tried=each.tried) for each in streamed]
+                number = _find_best(drafts)
+                best, draft = streamed[number], drafts[number]
+            if best.tried is None:
+                draft = start(best) if draft is None else draft.learn_metric(EPOCHS)
+                return self._finish(best, draft)
+            # What a trial prefers is not tried again on all rows.
+            learns = draft is not None and draft.metric is not None
+            draft = start(best, learns=learns)
+            seen = len(orders) * int(np.count_nonzero(best.examples.weights))
+            if draft is None or draft.metric is None:
+                best = self._learn_all(best, orders)
+                state = best.model.model
+                draft = start(best) if draft is None else draft._replace(state=state)
+            else:
+                # Vectors come from a part of the rows, and the metric from all.
+                state = draft.state._replace(num_seen=Counter.of(seen))
+                draft = draft._replace(state=state)
+            return self._finish(best, draft)
+
+    def _learn_all(
+        self, streamed: Streamed, orders: Sequence[Int[np.ndarray, " n"]]
+    ) -> Streamed:
+        """The model after a new start and the examples in these orders."""
+        model = streamed.model
+        state = clear(registry.of_state(model.model), model.model)
+        empty = streamed._replace(model=model._replace(model=state), tried=None)
+        (learned,) = self._learn([empty], orders)
+        return learned
 
     def _start_refit(
         self,
         streamed: Streamed,
         *,
         of_stream: bool,
+        learns: bool = False,
+        tried: Int[np.ndarray, " tried"] | None = None,
         **settings: Any,
     ) -> Draft | None:
-        """A refit of these examples; None if no example has changed the model."""
-        form, model, examples, rivals = streamed
+        """A refit of these examples; None if no example has changed the model.
+
+        With `learns`, a metric is learned without a comparison; `tried` are the rows
+        that count, or None for all.
+        """
+        form, model, examples, rivals, _ = streamed
+        examples = examples if tried is None else examples.take(tried)
         state, learn_metric = model.model, self.learn_metric
         if not int(state.expansion.num_active):
             return None
@@ -637,7 +718,7 @@ class Kernelised(OnlineEstimator):
             loss = _loss_in_units(loss, model)
         if _is_auto(learn_metric):
             # A prediction should not wait for a trial of a metric.
-            learn_metric = not of_stream and (form.num_bins > 0 or "auto")
+            learn_metric = not of_stream and (form.num_bins > 0 or learns or "auto")
         return start_refit(
             # Rows are shifted and targets centred already, so the model must not do it
             # again.
@@ -654,7 +735,7 @@ class Kernelised(OnlineEstimator):
         )
 
     def _finish(self, streamed: Streamed, draft: Draft | None) -> Labelled:
-        form, model, examples, _ = streamed
+        form, model, examples, *_ = streamed
         if draft is None:
             # The zero model stays.
             return model
@@ -723,11 +804,13 @@ class BudgetedKernelClassifier(Classifier, Kernelised):
     """A kernel classifier with a bounded number of support vectors.
 
     `fit` streams the rows once; `budgetjax.refit` then recomputes the coefficients of
-    the support vectors that the stream chose. `partial_fit` streams too, and refits on
-    a sample of the rows so far before the next prediction. The budget bounds memory and
-    time per row. `fit` brings the columns of a table to one scale, and from 1,000 rows
-    on writes them as codes of their quantiles where that predicts held-out rows better;
-    for `partial_fit`, standardise features with different units first.
+    the support vectors that the stream chose. With a learned metric, vectors start as
+    those of a stream of at most 8,192 rows, and steps on all rows move them.
+    `partial_fit` streams too, and refits on a sample of the rows so far before the next
+    prediction. The budget bounds memory and time per row. `fit` brings the columns of a
+    table to one scale, and from 1,000 rows on writes them as codes of their quantiles
+    where that predicts held-out rows better; for `partial_fit`, standardise features
+    with different units first.
 
     It computes in float32, or in float64 if X is float64 and JAX enables it.
 
@@ -767,11 +850,11 @@ class BudgetedKernelClassifier(Classifier, Kernelised):
       encode: how columns are written before they are learned; see `budgetjax.encoding`.
         False for rows as they are; a number of bins per column, where 0 is a number in
         units of the column's quartiles with outliers clipped. "auto" tries 0, 5 and 16
-        bins in `fit`, with a learned metric, by short fits on held-out rows; with fewer
-        than 1,000 rows it is 0, and False in `partial_fit`, for sparse rows, for more
-        than 128 columns, such as images, and where `kernel`, `gamma`, `move_vectors` or
-        `learn_metric` are not their defaults. Encoded rows may have missing values,
-        NaN.
+        bins in `fit`, with a learned metric, by short fits on held-out rows, of 40,960
+        rows at most; with fewer than 1,000 rows it is 0, and False in `partial_fit`,
+        for sparse rows, for more than 128 columns, such as images, and where `kernel`,
+        `gamma`, `move_vectors` or `learn_metric` are not their defaults. Encoded rows
+        may have missing values, NaN.
       epochs: passes of `fit` over the rows.
       shuffle: whether each pass of `fit` has a new random order.
       capacity: slots to allocate, at least the budget; None for the budget. Programs

@@ -460,8 +460,10 @@ class Draft(NamedTuple):
       state: the state to refit, the best of the rivals.
       penalty: the best penalty.
       folds: held-out examples, if there is anything to judge.
-      judged: folds, and the models that did not learn their held-out examples.
-      metric: a metric that makes fewer mistakes there, or None.
+      solved: folds, and models of new coefficients that did not learn their held-out
+        examples, if these are scored.
+      compares: whether a metric must predict held-out examples better than these.
+      metric: a metric that does, or that is learned in any case; or None.
       is_bare: whether the caller gave a state or `KernelModel` alone.
     """
 
@@ -470,9 +472,28 @@ class Draft(NamedTuple):
     state: Any
     penalty: float
     folds: list[Fold]
-    judged: list[Judged]
+    solved: list[Judged]
+    compares: bool
     metric: metric.Trial | None
     is_bare: bool
+
+    @property
+    def judged(self) -> list[Judged]:
+        """Folds, and the best models that did not learn their held-out examples."""
+        if self.metric is None:
+            return self.solved
+        return [Judged(self.folds[0], self.metric.scores)]
+
+    def learn_metric(self, epochs: int) -> "Draft":
+        """The same choices with a metric of that many passes, if there is one."""
+        problem = self.problem._replace(epochs=epochs)
+        found = None
+        if problem.learns or self.compares:
+            found = metric.try_metric(problem, self.folds[0], self.penalty)
+            if self.compares:
+                old, new = self.solved[0].scores, found.scores
+                found = found if self.folds[0].prefers(old, new) else None
+        return self._replace(problem=problem, metric=found)
 
     def errors(self) -> list[Float[np.ndarray, " held"]]:
         """The mistakes or losses on the held-out examples of every fold, weighted."""
@@ -495,33 +516,31 @@ def _judge(problem: Problem, subject: _Subject, rivals: Sequence[Any]) -> Draft:
     state, rows = subject.state, _count_rows(problem) if problem.judges else 0
     number = held_out.FOLDS if rows <= held_out.FEW else 1
     compares = _compares_metric(problem, state, rows)
-    penalty, judged, learned = problem.penalties[0], [], None
-    folds = []
+    penalty, solved, folds = problem.penalties[0], [], []
     if problem.chooses or compares:
         tried = [
             (rival, *_choose_penalty(problem, _make_folds(problem, number, rival)))
             for rival in (state, *rivals)
         ]
-        state, penalty, judged, _ = min(tried, key=lambda choice: choice[-1])
-        folds = [fold for fold, _ in judged]
+        state, penalty, solved, _ = min(tried, key=lambda choice: choice[-1])
+        folds = [fold for fold, _ in solved]
     elif problem.learns or problem.calibrates:
         folds = _make_folds(problem, 1 if problem.learns else number, state)
-    if problem.learns or compares:
-        learned = metric.try_metric(problem, folds[0], penalty)
-        if compares and not folds[0].prefers(judged[0].scores, learned.scores):
-            learned = None
-        else:
-            judged = [Judged(folds[0], learned.scores)]
-    return Draft(
-        problem, subject.model, state, penalty, folds, judged, learned, subject.is_bare
+    draft = Draft(
+        *(problem, subject.model, state, penalty, folds, solved),
+        compares=compares,
+        metric=None,
+        is_bare=subject.is_bare,
     )
+    return draft.learn_metric(problem.epochs)
 
 
 def _solve(draft: Draft) -> tuple[Solution, list[Judged]]:
     """The solution, and the models for the calibration."""
-    problem, _, state, penalty, folds, judged, learned, _ = draft
-    if learned is not None:
-        with_metric, weights = learned.finish()
+    problem, penalty, folds = draft.problem, draft.penalty, draft.folds
+    state, judged = draft.state, draft.judged
+    if draft.metric is not None:
+        with_metric, weights = draft.metric.finish()
         state = resume(state, with_metric)
         if losses.takes_labels(problem.loss):
             # The weights of the logistic loss refer to the root of the initial vectors.
