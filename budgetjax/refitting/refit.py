@@ -538,7 +538,7 @@ def _solve(draft: Draft) -> tuple[Solution, list[Judged]]:
 
 
 def _count_rows(problem: Problem) -> int:
-    return sum(int(np.sum(block.weights > 0)) for block in problem.blocks())
+    return training_data.count_rows(problem.blocks(), weighted=True)
 
 
 def _compares_metric(problem: Problem, state: Any, rows: int) -> bool:
