@@ -72,6 +72,19 @@ def with_auto_axes_on_host(function: Function) -> Function:
     return cast(Function, call)
 
 
+def without_context_mesh(function: Function) -> Function:
+    """The function outside of the mesh of `jax.set_mesh`, for meshes of its own."""
+
+    @functools.wraps(function)
+    def call(*arguments: Any, **keywords: Any) -> Any:
+        if jax.sharding.get_abstract_mesh().empty:
+            return function(*arguments, **keywords)
+        with jax.set_mesh(Mesh(np.empty((), object), ())):
+            return function(*arguments, **keywords)
+
+    return cast(Function, call)
+
+
 def _to_auto_mesh(leaf: Leaf) -> Leaf | Array:
     sharding = getattr(leaf, "sharding", None)
     if not isinstance(sharding, NamedSharding) or not sharding.mesh.explicit_axes:

@@ -656,6 +656,11 @@ def _score_raw_rows(model: Labelled, X: RawRows) -> Scores:
     """The scores of raw rows, which are scaled and made dense in blocks."""
     if _checks.is_traced((model.model, X)):
         return _score_traced(model, X)
+    return _score_in_blocks(model, X)
+
+
+@_sharding.without_context_mesh
+def _score_in_blocks(model: Labelled, X: RawRows) -> np.ndarray:
     shards = _sharding.Shards.of_rows(X)
     if shards.mesh is not None:
         X = shards.local_rows(X, cast(jax.Array, X))

@@ -10,7 +10,7 @@ from jaxtyping import Float
 
 from budgetjax import _checks, models
 from budgetjax._errors import ArgumentError, names_errors
-from budgetjax._sharding import Shards
+from budgetjax._sharding import Shards, without_context_mesh
 from budgetjax.models import Given, Labelled
 from budgetjax.refitting import newton, training_data
 from budgetjax.refitting.newton import Basis
@@ -19,6 +19,7 @@ from budgetjax.refitting.training_data import Block
 
 
 @names_errors("one_class")
+@without_context_mesh
 def one_class(
     state: Given,
     X: ArrayLike | Iterable[tuple[Any, ...]],
