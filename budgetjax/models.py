@@ -26,7 +26,16 @@ from jax.core import Tracer
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Int32, Shaped
 
-from budgetjax import _checks, _pytree, encoding, labels, losses, raw_rows, scoring
+from budgetjax import (
+    _checks,
+    _pytree,
+    _sharding,
+    encoding,
+    labels,
+    losses,
+    raw_rows,
+    scoring,
+)
 from budgetjax._errors import ArgumentError, names_errors
 from budgetjax._pytree import Name
 from budgetjax.encoding import Encoding
@@ -636,7 +645,8 @@ def score_rows(model: Model, X: RawRows, first_row: int = 0) -> Scores:
         own = model.expansion
         parts = own.vectors, own.squares, own.coefficients_and_sums, own.scale, None
     columns = num_columns(model)
-    scores, finite = scoring.kernel_scores(model.kernel, *parts, rows, columns)
+    split = _sharding.split_by_rows(rows)
+    scores, finite = scoring.kernel_scores(model.kernel, *parts, rows, columns, split)
     if not isinstance(finite, Tracer) and not finite:
         _checks.check_finite(rows, first_row)
     return scores
@@ -646,11 +656,21 @@ def _score_raw_rows(model: Labelled, X: RawRows) -> Scores:
     """The scores of raw rows, which are scaled and made dense in blocks."""
     if _checks.is_traced((model.model, X)):
         return _score_traced(model, X)
+    return _score_in_blocks(model, X)
+
+
+@_sharding.without_context_mesh
+def _score_in_blocks(model: Labelled, X: RawRows) -> np.ndarray:
+    shards = _sharding.Shards.of_rows(X)
+    if shards.mesh is not None:
+        X = shards.local_rows(X, cast(jax.Array, X))
     matrix = _as_matrix(model, X)
     several = type(model.model) is tuple
     parts = model.model if several else (model.model,)
     n, features = matrix.shape
-    size = raw_rows.block_size(n, max(features, num_features(parts[0])))
+    # Every device gets a block.
+    devices, widest = shards.local_number, max(features, num_features(parts[0]))
+    size = devices * raw_rows.block_size(n // devices, widest)
     linear = isinstance(parts[0], LinearModel) and model.scaling is None
     blocks = []
     for start in range(0, max(1, n), size):
@@ -659,8 +679,11 @@ def _score_raw_rows(model: Labelled, X: RawRows) -> Scores:
         if not linear:
             # The block goes to the device once, for all models.
             dense = raw_rows.pad_rows(_densify(model, rows, start), size)
-            rows = _checks.to_device(dense, dtype_of(model))
-        scores = [np.asarray(score_rows(part, rows, start))[:length] for part in parts]
+            rows = shards.place(dense.astype(dtype_of(model)))
+            rows = _checks.to_device(rows, dtype_of(model))
+        scores = [
+            shards.local(score_rows(part, rows, start))[:length] for part in parts
+        ]
         blocks.append(np.stack(scores, axis=1) if several else scores[0])
     scores = np.concatenate(blocks)
     if not np.any(model.intercept) and np.all(model.unit == 1):

@@ -59,6 +59,7 @@ from budgetjax.refitting.one_class import one_class as one_class
 from budgetjax.refitting.reduce import compact as compact
 from budgetjax.refitting.reduce import prune as prune
 from budgetjax.refitting.refit import refit as refit
+from budgetjax.refitting.shard_rows import shard_rows as shard_rows
 from budgetjax.saving.model_files import load as load
 from budgetjax.saving.model_files import save as save
 from budgetjax.scaling import default_gamma as default_gamma

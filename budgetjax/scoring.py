@@ -8,7 +8,7 @@ import jax.export
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
-from jax.sharding import PartitionSpec
+from jax.sharding import NamedSharding, PartitionSpec
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float
 
@@ -23,7 +23,7 @@ PREDICTION_BLOCK = 1024
 Scores = TypeVar("Scores", Array, np.ndarray)
 
 
-@functools.partial(jax.jit, static_argnums=7)
+@functools.partial(jax.jit, static_argnums=(7, 8))
 @functools.partial(
     _sharding.with_auto_axes,
     specs=lambda *arguments: (_sharding.row_spec(arguments[6]), PartitionSpec()),
@@ -37,12 +37,25 @@ def kernel_scores(
     bias: Float[Array, "*classes"] | None,
     X: Float[Array, "n d"],
     columns: int,
+    split: NamedSharding | None = None,
 ) -> tuple[Float[Array, "n ..."], Bool[Array, ""]]:
     """The scores, and whether all squared norms are finite, without reading X again.
 
     The models of all learners with this kernel and these sizes share one program. The
-    first `columns` of `terms` are the coefficients, and `scale` multiplies them.
+    first `columns` of `terms` are the coefficients, and `scale` multiplies them. With
+    `split`, from `_sharding.split_by_rows`, every device scores its own rows.
     """
+    model = kernel, vectors, squares, terms, scale, bias
+    local = functools.partial(_score_in_blocks, columns)
+    if split is None:
+        return local(X, model)
+    return _sharding.map_rows(local, split, X, model)
+
+
+def _score_in_blocks(
+    columns: int, X: Float[Array, "n d"], model: tuple[Any, ...]
+) -> tuple[Float[Array, "n ..."], Bool[Array, ""]]:
+    kernel, vectors, squares, terms, scale, bias = model
     known = kernels.squared_norms(vectors) if squares is None else squares
     n = X.shape[0]
 

@@ -1,4 +1,4 @@
-"""What each of several processes runs that share a sweep: `rank count port file`."""
+"""What each of several processes runs: `task rank count port file`."""
 
 import sys
 
@@ -9,12 +9,7 @@ import budgetjax as bj
 from budgetjax.datasets import checkerboard
 
 
-def main(rank, count, port, path):
-    jax.config.update("jax_num_cpu_devices", 1)
-    if count > 1:
-        jax.config.update("jax_cpu_collectives_implementation", "gloo")
-        jax.distributed.initialize(f"127.0.0.1:{port}", count, rank)
-    assert jax.device_count() == count
+def share_sweep(rank, count):
     X, y = checkerboard(200, seed=0)
     grid = bj.grid(gamma=[1.0, 8.0, 20.0], budget=[10])
     states = grid.init(
@@ -30,9 +25,68 @@ def main(rank, count, port, path):
     expansion = result.states.expansion
     # The spare row of the vectors is arbitrary.
     vectors = expansion.vectors[:, :-1]
-    coefficients = expansion.coefficients_and_sums
-    np.savez(path, result.errors, result.rounds, vectors, coefficients)
+    return result.errors, result.rounds, vectors, expansion.coefficients_and_sums
 
+
+def share_rows(rank, count):
+    """Refits on rows of which each process has a half; the first has two rows more."""
+    X, y = checkerboard(256, seed=0)
+    state = bj.perceptron.init(
+        bj.RBF(8.0), num_features=2, budget=20, maintenance=bj.RemoveOldest()
+    )
+    state, _ = bj.run(bj.perceptron, state, X, y)
+    targets = bj.sgd.init(bj.RBF(8.0), num_features=2, budget=20, num_classes=None)
+    targets, _ = bj.run(bj.sgd, targets, X, np.ones(256))
+
+    def own(n):
+        """Data of n rows: those of this process, or all of them."""
+        if count == 1:
+            return X[:n], y[:n], np.ones(n, np.float32)
+        middle = n // 2 + (1 if n > 128 else 0)
+        part = slice(middle) if rank == 0 else slice(middle, n)
+        return bj.shard_rows(X[part], y[part])
+
+    found = []
+    rows, labels, weight = own(256)
+    scaled = bj.Labelled(state, bj.scaling.Scaling.translation(np.zeros(2)), np.array([3, 5]))
+    words = labels if count == 1 else np.where(local(labels) > 0, 5, 3)
+    for model, names, more in [
+        (state, labels, {"loss": "squared"}),
+        (state, labels, {"tolerance": 1e-7}),
+        (scaled, np.where(y > 0, 5, 3) if count == 1 else words, {}),
+        (state, labels, {"penalty": [0.1, 10.0], "calibrate": True}),
+        (state, labels, {"learn_metric": True, "epochs": 5}),
+    ]:
+        model = bj.refit(model, rows, names, weight=weight, **more)
+        found.append(bj.decision_function(model, X))
+    # One batch per epoch, so the order of rows does not matter.
+    rows, labels, weight = own(128)
+    moved = bj.refit(state, rows, labels, weight=weight, move_vectors=True)
+    found.append(bj.decision_function(moved, X))
+    once = bj.refit(state, iter([(rows, labels, weight)]), loss="squared")
+    found.append(bj.decision_function(once, X))
+    known = bj.one_class(targets, rows, weight=weight)
+    found.append(bj.decision_function(known, X))
+    scores = bj.decision_function(moved, rows)
+    mistakes = (bj.predict(moved, rows) != labels).sum()
+    return *found, mistakes, scores.sum()
+
+
+def local(array):
+    shards = sorted(array.addressable_shards, key=lambda shard: shard.index[0].start)
+    return np.concatenate([shard.data for shard in shards])
+
+
+def main(task, rank, count, port, path):
+    jax.config.update("jax_num_cpu_devices", 1)
+    if count > 1:
+        jax.config.update("jax_cpu_collectives_implementation", "gloo")
+        jax.distributed.initialize(f"127.0.0.1:{port}", count, rank)
+    assert jax.device_count() == count
+    np.savez(path, *TASKS[task](rank, count))
+
+
+TASKS = {"sweep": share_sweep, "rows": share_rows}
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:4]), sys.argv[4])
+    main(sys.argv[1], *map(int, sys.argv[2:5]), sys.argv[5])

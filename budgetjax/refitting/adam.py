@@ -8,8 +8,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Integer
 
+from budgetjax._sharding import Shards
 from budgetjax.refitting.training_data import Block
 
 # `objective(parameters, fixed, first, X, targets, weights)`, the mean over a batch.
@@ -41,7 +42,7 @@ def run_adam(
       parameters: a tree of arrays in units in which steps of `rate` are small.
       fixed: a tree of arrays for `objective`.
       blocks: reads the same blocks every time.
-      batch: examples per step.
+      batch: examples per step, on all devices together.
       rate: the first rate of Adam; it falls to 0 along a cosine.
       epochs: passes over the blocks.
       seed: the seed of the order of examples in a block.
@@ -51,10 +52,17 @@ def run_adam(
     Returns:
       The parameters, and the number of passes to reach them.
     """
-    counts = [block.weights.shape[0] for block in blocks()]
+    counts, shards = [], Shards()
+    for block in blocks():
+        shards = block.shards
+        counts.append(block.weights.shape[0])
+    devices = shards.local_number
+    # The rows of a step on this process, of which each device has as many.
+    batch = devices * max(1, batch // shards.number)
     schedule = (rate, epochs * sum(-(-count // batch) for count in counts))
     tree: Any = parameters
-    memory = ADAM.init(tree)
+    memory = shards.replicate(ADAM.init(tree))
+    parameters, fixed = shards.replicate((parameters, fixed))
     random = np.random.default_rng(seed)
     best, least, passes = parameters, np.inf, 0
     for epoch in range(epochs):
@@ -62,17 +70,22 @@ def run_adam(
         for block in blocks():
             # Other rows of the block fill its last batch.
             size = block.weights.shape[0]
-            order = np.resize(random.permutation(size), -(-size // batch) * batch)
-            order = order.reshape(-1, batch).astype(np.int32)
+            own, share = size // devices, batch // devices
+            length = -(-own // share) * share
+            orders = [
+                np.resize(random.permutation(own), length) for _ in range(devices)
+            ]
+            order = np.reshape(orders, (-1, share)).astype(np.int32)
+            rows = shards.place((*block[:3], order))
             parameters, memory, value = _run_steps(
-                objective, parameters, memory, fixed, block, order, schedule
+                objective, parameters, memory, fixed, rows, schedule, shards
             )
             total += float(value) * size / sum(counts)
         report(total)
-        error = -np.inf if judge is None else judge(parameters)
+        error = -np.inf if judge is None else judge(shards.one(parameters))
         if error <= least:
             best, least, passes = parameters, error, epoch + 1
-    return best, passes
+    return shards.one(best), passes
 
 
 @functools.partial(jax.jit, static_argnums=0)
@@ -81,30 +94,40 @@ def _run_steps(
     parameters: Parameters,
     memory: optax.OptState,
     fixed: Any,
-    block: Block,
-    order: Array,
+    rows: tuple[Array, Array, Array, Integer[Array, "steps batch"]],
     schedule: tuple[Any, Any],
+    shards: Shards,
 ) -> tuple[Parameters, optax.OptState, Float[Array, ""]]:
-    """One step per row of `order`; and the mean objective.
+    """One step per row of a device's order; and the mean objective.
 
-    The schedule is the first rate and the number of steps in which it falls to 0.
+    The rows are the arrays of a block and the order, both divided among the devices.
+    The slopes of a step are the means of those of all devices. The schedule is the
+    first rate and the number of steps in which it falls to 0.
     """
-    first, steps = schedule
 
-    def update(slopes, memory, parameters):
-        del parameters
-        rate = first * (1 + jnp.cos(jnp.pi * memory.count / steps)) / 2
-        changes, memory = ADAM.update(slopes, memory)
-        return jax.tree.map(lambda change: -rate * change, changes), memory
+    def steps(rows: Any, rest: Any) -> tuple[Any, Any, Array]:
+        (*block, order), (parameters, memory, fixed, schedule) = rows, rest
+        first, number = schedule
 
-    def body(carry, rows):
-        parameters, memory = carry
-        batch = rows[0], *(array[rows] for array in block)
-        value, slopes = jax.value_and_grad(objective)(parameters, fixed, *batch)
-        return apply_slopes(update, parameters, memory, slopes), value
+        def update(slopes, memory, parameters):
+            del parameters
+            rate = first * (1 + jnp.cos(jnp.pi * memory.count / number)) / 2
+            changes, memory = ADAM.update(slopes, memory)
+            return jax.tree.map(lambda change: -rate * change, changes), memory
 
-    (parameters, memory), values = jax.lax.scan(body, (parameters, memory), order)
-    return parameters, memory, values.mean()
+        def body(carry, rows):
+            parameters, memory = carry
+            batch = rows[0], *(array[rows] for array in block)
+            value, slopes = shards.mean(
+                jax.value_and_grad(objective)(parameters, fixed, *batch)
+            )
+            return apply_slopes(update, parameters, memory, slopes), value
+
+        (parameters, memory), values = jax.lax.scan(body, (parameters, memory), order)
+        return parameters, memory, values.mean()
+
+    rest = parameters, memory, fixed, schedule
+    return shards.map_equal(steps, rows, rest)
 
 
 def apply_slopes(

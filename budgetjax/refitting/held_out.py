@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Float, Shaped
 
 from budgetjax import losses, models
+from budgetjax._sharding import Shards
 from budgetjax.online import driver
 from budgetjax.online.algorithm import Algorithm, clear
 from budgetjax.raw_rows import pad_rows
@@ -16,7 +17,7 @@ from budgetjax.refitting import calibration, moving_vectors, newton
 from budgetjax.refitting.newton import Basis
 from budgetjax.refitting.problem import Problem
 from budgetjax.refitting.training_data import Block
-from budgetjax.stream.reservoir import Reservoir, default_size
+from budgetjax.stream.reservoir import Reservoir, Rows, default_size
 
 # A function from rows to the scores of one or more models.
 Scores = Callable[[np.ndarray], Any]
@@ -59,12 +60,13 @@ class Fold(NamedTuple):
 
         The second result sums the products of the errors of two models, for `chance`.
         """
-        total, products = np.zeros(1), np.zeros((1, 1))
+        total, products, shards = np.zeros(1), np.zeros((1, 1)), Shards()
         for block in self.held():
+            shards = block.shards
             weights = block.weights.astype(np.float64)[:, None]
             each = weights * self._mistakes(block, scores_of)
             total, products = total + np.sum(each, axis=0), products + each.T @ each
-        return total, products
+        return shards.total(total), shards.total(products)
 
     def each_error(self, scores_of: Scores) -> Float[np.ndarray, " held"]:
         """The weighted mistake or loss of one model on every example."""
@@ -150,12 +152,15 @@ def stream_fold(
         size=default_size(vectors.shape[1]),
         seed=seed,
     )
-    codes = state.expansion.num_columns > 1 and not shape
+    codes, shards = state.expansion.num_columns > 1 and not shape, Shards()
     for block in blocks():
+        shards = block.shards
         y = block.targets
         y = np.argmax(y, 1) if codes else y.reshape(-1, *shape)
         kept = kept.updated(block.X, y, block.weights)
-    X, y, weights, _ = kept.rows()
+    # A sample of all processes: the only rows that one of them sends to others.
+    rows = Rows(*map(shards.gather, kept.rows())).least(kept.size)
+    X, y, weights, _ = rows
     return replay(algorithm, state, X, y, weights)
 
 
@@ -185,10 +190,10 @@ def chance(
 
 def fit_calibration(judged: Iterable[Judged]) -> float:
     """The calibration from scores of held-out examples, with one model per fold."""
-    scores, codes, weights = [], [], []
+    scores, codes, weights, shards = [], [], [], Shards()
     for fold, scores_of in judged:
         for block in fold.held():
-            rows = np.flatnonzero(block.weights)
+            shards, rows = block.shards, np.flatnonzero(block.weights)
             targets = block.targets[rows]
             several = targets.shape[1] > 1
             found = np.asarray(scores_of(block.X))[rows]
@@ -196,7 +201,7 @@ def fit_calibration(judged: Iterable[Judged]) -> float:
             codes.append(np.argmax(targets, 1) if several else targets[:, 0] > 0)
             weights.append(block.weights[rows])
     return calibration.fit_factor(
-        np.concatenate(scores),
-        np.concatenate(codes).astype(np.int32),
-        np.concatenate(weights),
+        shards.gather(np.concatenate(scores)),
+        shards.gather(np.concatenate(codes).astype(np.int32)),
+        shards.gather(np.concatenate(weights)),
     )

@@ -31,7 +31,9 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from budgetjax import losses
+from budgetjax._sharding import Shards
 from budgetjax.kernels import Kernel, Mapped
+from budgetjax.refitting import training_data
 from budgetjax.refitting.adam import run_adam
 from budgetjax.refitting.held_out import Fold, Scores
 from budgetjax.refitting.moving_vectors import norm_and_scores, unit_of, values
@@ -90,10 +92,15 @@ def init_map(
     rank = min(width, WIDEST) if isinstance(form, bool | str) else form
     if rank == width:
         return np.eye(width, dtype=dtype)
-    given = [block.X[block.weights > 0] for block in blocks()]
-    every = -(-sum(map(len, given)) // DIRECTIONS_OF)
+    given, shards = [], Shards()
+    for block in blocks():
+        shards = block.shards
+        given.append(block.X[block.weights > 0])
+    every = -(-int(shards.total(sum(map(len, given)))) // DIRECTIONS_OF)
     some = np.concatenate([X[::every] for X in given]).astype(np.float64)
-    covariance = np.cov(some, rowvar=False)
+    # The examples of other processes stay there.
+    mean = shards.total(np.sum(some, axis=0)) / (number := shards.total(len(some)))
+    covariance = shards.total((some - mean).T @ (some - mean)) / max(1, number - 1)
     variances, directions = np.linalg.eigh(covariance)
     kept = variances[-rank:].sum()
     scale = np.sqrt(variances.sum() / kept) if kept > 0 else 1.0
@@ -124,9 +131,7 @@ def try_metric(problem: Problem, fold: Fold, penalty: float) -> Trial:
     matrix = init_map(kernel, problem.form, expansion.vectors, blocks)
     inner = kernel.kernel if isinstance(kernel, Mapped) else kernel
     basis = fold.basis._replace(kernel=inner)
-    rows, learned = (
-        sum(len(block.weights) for block in read()) for read in (blocks, fold.learn)
-    )
+    rows, learned = (training_data.count_rows(read()) for read in (blocks, fold.learn))
     columns = expansion.num_columns
     mask, original = np.asarray(expansion.mask), np.asarray(expansion.vectors)
     vectors = np.where(mask[:, None], original, 0)

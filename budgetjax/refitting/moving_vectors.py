@@ -20,6 +20,7 @@ from jaxtyping import Array, Float, Integer
 
 from budgetjax import kernels
 from budgetjax.online import support_set
+from budgetjax.refitting import training_data
 from budgetjax.refitting.adam import run_adam
 from budgetjax.refitting.newton import Basis, of_problems
 from budgetjax.refitting.problem import Problem
@@ -51,7 +52,7 @@ def move_vectors(
       weights: the solution for these support vectors.
       penalty: C.
     """
-    rows = sum(block.weights.shape[0] for block in blocks())
+    rows = training_data.count_rows(blocks())
     mask = np.asarray(basis.expansion.mask)
     original = np.asarray(basis.expansion.vectors)
     vectors = np.where(mask[:, None], original, 0)

@@ -8,14 +8,16 @@ minimises
 
 A pass sums value, gradient and Hessian over blocks of examples, so the data may be
 larger than memory. With the squared hinge loss, only examples within the margin have a
-curvature, and only they cost more than a score. This is the finite Newton method of
+curvature, and only they cost more than a score. If the examples are divided among
+devices, each sums its own, and the sums of a pass are added once, so that examples do
+not move. This is the finite Newton method of
 Keerthi and DeCoste (2005), "A modified finite Newton method for fast solution of large
 scale linear SVMs", https://jmlr.org/papers/v6/keerthi05a.html, with step halving in
 place of its line search.
 """
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import jax
@@ -25,6 +27,7 @@ from jax.tree_util import Partial
 from jaxtyping import Array, Float, Integer
 
 from budgetjax import kernels
+from budgetjax._sharding import Shards
 from budgetjax.kernels import Kernel
 from budgetjax.online import support_set
 from budgetjax.online.support_set import Expansion
@@ -95,6 +98,20 @@ def features(
     return jnp.pad(found, ((0, 0), (0, 1)), constant_values=basis.constant)
 
 
+def with_features(
+    basis: Basis, blocks: Iterable[Block]
+) -> Iterator[tuple[Block, Float[Array, "size features"]]]:
+    """The blocks, with targets and weights on their devices, and their features."""
+    known, everywhere = None, basis
+    for block in blocks:
+        shards = block.shards
+        if shards != known:
+            known, everywhere = shards, shards.replicate(basis)
+        X, targets, weights = shards.place(block[:3])
+        found = features(everywhere, X)
+        yield Block(block.X, targets, weights, shards), found
+
+
 def of_problems(loss: Callable[..., Array], problems: int, dtype: Any) -> Partial:
     """A loss whose parameters are given per problem.
 
@@ -108,21 +125,30 @@ def of_problems(loss: Callable[..., Array], problems: int, dtype: Any) -> Partia
 def _derivatives(
     loss: Partial,
     features: Float[Array, "size features"],
-    targets: Float[Array, "size columns"],
-    counts: Float[Array, " size"],
+    block: Block,
     weights: Float[Array, "problems features"],
     penalties: Float[Array, " problems"],
 ) -> tuple[
-    Float[Array, "3 problems"],
-    Float[Array, "problems features"],
-    Float[Array, "problems size"],
+    Float[Array, "*devices 3 problems"],
+    Float[Array, "*devices problems features"],
+    Float[Array, "*devices problems rows"],
 ]:
-    """The first and second derivatives of the losses of a block.
+    """The first and second derivatives of the losses of a block, per device.
 
     Returns:
       The sums of the losses, of their absolute values, and of these clipped at 1; the
       gradient of the first sum; and the second derivative of each loss.
     """
+    rows = features, block.targets, block.weights
+    rest = loss, weights, penalties
+    return block.shards.map(_local_derivatives, (), rows, rest)
+
+
+def _local_derivatives(
+    _: Any, rows: tuple[Array, Array, Array], rest: tuple[Partial, Array, Array]
+) -> tuple[Array, Array, Array]:
+    """The derivatives of the rows of one device."""
+    (features, targets, counts), (loss, weights, penalties) = rows, rest
     found = _matmul(features, weights.T)
     targets = jnp.tile(targets, (1, found.shape[1] // targets.shape[1]))
     factors = counts[:, None] * penalties[None]
@@ -142,31 +168,45 @@ def _derivatives(
 
 
 def _add_curvature(
-    hessian: Float[Array | np.ndarray, "features features"],
+    hessian: Float[Array | np.ndarray, "*devices features features"],
     features: Float[Array, "size features"],
-    curvatures: Float[np.ndarray, " size"],
+    curvatures: Float[np.ndarray, "local rows"],
+    shards: Shards,
     negligible: float = NEGLIGIBLE,
-) -> Float[Array | np.ndarray, "features features"]:
+) -> Float[Array | np.ndarray, "*devices features features"]:
     """The Hessian plus `sum_i c_i p_i p_i^T`, over examples with a curvature."""
     # Avoids 0 times infinity after an overflow of a loss.
     least = negligible * np.max(curvatures) if negligible else 0
-    rows = np.flatnonzero(curvatures > least)
     # Chunks are full: the first example, with height 0, pads the last.
-    room = len(curvatures) + CHUNK
-    order, heights = np.zeros(room, np.int32), np.zeros(room, curvatures.dtype)
-    order[: len(rows)], heights[: len(rows)] = rows, curvatures[rows]
-    return _add_outer(hessian, features, order, heights, np.int32(len(rows)))
+    devices, size = curvatures.shape
+    order = np.zeros((devices, size + CHUNK), np.int32)
+    heights = np.zeros(order.shape, curvatures.dtype)
+    counts = np.zeros(devices, np.int32)
+    for i, row in enumerate(curvatures):
+        rows = np.flatnonzero(row > least)
+        counts[i] = len(rows)
+        order[i, : len(rows)], heights[i, : len(rows)] = rows, row[rows]
+    chosen = shards.place_parts((order, heights, counts))
+    return _add_outer(hessian, features, *chosen, shards)
 
 
 @functools.partial(jax.jit, donate_argnums=0)
 def _add_outer(
-    hessian: Float[Array, "features features"],
+    hessian: Float[Array, "*devices features features"],
     features: Float[Array, "size features"],
-    order: Integer[Array, " room"],
-    heights: Float[Array, " room"],
-    count: Integer[Array, ""],
-) -> Float[Array, "features features"]:
+    order: Integer[Array, "*devices room"],
+    heights: Float[Array, "*devices room"],
+    count: Integer[Array, "*devices"],
+    shards: Shards,
+) -> Float[Array, "*devices features features"]:
     """The matrix plus `sum_i h_i p_i p_i^T` over the first `count` rows of an order."""
+    parts = hessian, order, heights, count
+    return shards.map(_add_local_outer, parts, features, ())
+
+
+def _add_local_outer(parts: tuple[Array, ...], features: Array, _: Any) -> Array:
+    """The matrix of one device plus its outer products."""
+    hessian, order, heights, count = parts
 
     def body(carry: tuple[Integer[Array, ""], Array]):
         start, hessian = carry
@@ -201,22 +241,27 @@ def _steps(
 
 
 Moments = tuple[
-    Float[Array | np.ndarray, "features features"],
-    Float[Array | np.ndarray, "classes features"],
+    Float[Array | np.ndarray, "*devices features features"],
+    Float[Array | np.ndarray, "*devices classes features"],
 ]
 
 
 @functools.partial(jax.jit, donate_argnums=0)
 def _moments(
-    moments: Moments,
-    features: Float[Array, "size features"],
-    targets: Float[Array, "size classes"],
-    counts: Float[Array, " size"],
+    moments: Moments, features: Float[Array, "size features"], block: Block
 ) -> Moments:
-    """Adds a block to `sum_i p_i p_i^T` and `sum_i t_i p_i`."""
-    gram, products = moments
-    weighted = counts[:, None] * features
-    return gram + _matmul(weighted.T, features), products + _matmul(targets.T, weighted)
+    """Adds a block to `sum_i p_i p_i^T` and `sum_i t_i p_i` of every device."""
+
+    def add(moments: Moments, rows: Any, _: Any) -> Moments:
+        (gram, products), (features, targets, counts) = moments, rows
+        weighted = counts[:, None] * features
+        return (
+            gram + _matmul(weighted.T, features),
+            products + _matmul(targets.T, weighted),
+        )
+
+    rows = features, block.targets, block.weights
+    return block.shards.map(add, moments, rows, ())
 
 
 def moments(
@@ -226,13 +271,16 @@ def moments(
 ]:
     """`sum_i p_i p_i^T` and `sum_i t_i p_i` of each column, and the number of rows."""
     width, dtype = basis.num_features, basis.root.dtype
-    sums = np.zeros((width, width), dtype), np.zeros((columns, width), dtype)
-    rows = 0
-    for block in blocks:
-        sums = _moments(sums, features(basis, block.X), *block[1:])
+    sums, rows, shards = None, 0, Shards()
+    for block, found in with_features(basis, blocks):
+        shards = block.shards
+        if sums is None:
+            shapes = (width, width), (columns, width)
+            sums = tuple(shards.zeros(shape, dtype) for shape in shapes)
+        sums = _moments(sums, found, block)
         rows += block.weights.shape[0]
-    gram, products = (np.asarray(one) for one in sums)
-    return gram, products, rows
+    gram, products = (np.asarray(one) for one in shards.sum(sums))
+    return gram, products, int(shards.total(rows))
 
 
 def least_squares(
@@ -297,26 +345,27 @@ def minimise(
     best, value = np.zeros_like(weights), np.full(problems, np.inf)
     converged = np.zeros(problems, bool)
     for number in range(max_passes):
-        gradient = weights
-        hessians: list[Any] = [
-            np.zeros((width, width), weights.dtype) for _ in range(problems)
-        ]
+        slopes, hessians, shards = 0, [], Shards()
         # The few numbers that decide are accumulated in double precision.
-        totals = np.tile(np.sum(weights.astype(np.float64) ** 2, axis=1) / 2, (3, 1))
-        for block in blocks():
-            found = features(basis, block.X)
-            losses, slopes, curvatures = (
-                np.asarray(array)
-                for array in _derivatives(each, found, *block[1:], weights, penalties)
-            )
-            totals += losses
-            gradient = gradient + slopes
+        totals = np.zeros((3, problems))
+        for block, found in with_features(basis, blocks()):
+            shards = block.shards
+            given = _derivatives(each, found, block, weights, penalties)
+            losses, more, curvatures = map(shards.local_parts, given)
+            totals += np.sum(losses, axis=0, dtype=np.float64)
+            slopes = slopes + more
+            if not hessians:
+                shape = width, width
+                hessians = [shards.zeros(shape, weights.dtype) for _ in range(problems)]
             for i in np.flatnonzero(~converged):
                 hessians[i] = _add_curvature(
-                    hessians[i], found, curvatures[i], negligible
+                    hessians[i], found, curvatures[:, i], shards, negligible
                 )
         # Losses may be negative, so their absolute values bound the rounding errors.
-        total, rounded, size = totals
+        norms = np.sum(weights.astype(np.float64) ** 2, axis=1) / 2
+        total, rounded, size = norms + shards.total(totals)
+        slopes, hessians = shards.sum((shards.place_parts(slopes), hessians))
+        gradient = weights + np.asarray(slopes)
         step, curved = _steps(hessians, gradient)
         gain = np.sum(step * gradient, axis=1) / 2
         finite = np.isfinite(curved) & np.isfinite(gradient)
@@ -358,18 +407,20 @@ def one_pass(
     weights = pull = below = np.zeros((problems, width), basis.root.dtype)
     each = of_problems(loss, problems, weights.dtype)
     past = new = [np.zeros((width, width), weights.dtype)] * problems
-    for block in blocks:
-        found = features(basis, block.X)
+    for block, found in with_features(basis, blocks):
+        shards = block.shards
         for _ in range(STEPS):
             last = weights
-            given = _derivatives(each, found, *block[1:], weights, penalties)
-            _, slopes, curvatures = (np.asarray(array) for array in given)
+            _, slopes, curvatures = _derivatives(each, found, block, weights, penalties)
             # At the minimum v of the approximation, g + H (v - w) = 0, so H v = H w -
             # g.
             hessians = [
-                np.asarray(_add_curvature(np.zeros_like(before), found, row))
-                for before, row in zip(past, curvatures, strict=True)
+                _add_curvature(
+                    shards.zeros((width, width), row.dtype), found, row, shards
+                )
+                for row in np.moveaxis(shards.local_parts(curvatures), 1, 0)
             ]
+            slopes, *hessians = map(np.asarray, shards.sum((slopes, *hessians)))
             here = np.einsum("cij,cj->ci", hessians, weights)
             below = pull + here - slopes
             new = [one + two for one, two in zip(past, hessians, strict=True)]

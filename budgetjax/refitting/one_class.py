@@ -10,6 +10,7 @@ from jaxtyping import Float
 
 from budgetjax import _checks, models
 from budgetjax._errors import ArgumentError, names_errors
+from budgetjax._sharding import Shards, without_context_mesh
 from budgetjax.models import Given, Labelled
 from budgetjax.refitting import newton, training_data
 from budgetjax.refitting.newton import Basis
@@ -18,6 +19,7 @@ from budgetjax.refitting.training_data import Block
 
 
 @names_errors("one_class")
+@without_context_mesh
 def one_class(
     state: Given,
     X: ArrayLike | Iterable[tuple[Any, ...]],
@@ -144,17 +146,19 @@ def _leave_one_out(
     inverse: Matrix,
 ) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, " n"]]:
     """The score of each example by the model without it, and its weight."""
-    scores, counts = [], []
-    for block in blocks:
-        features = np.asarray(newton.features(basis, block.X), np.float64)
-        present = block.weights > 0
-        features, weights = features[present], block.weights[present]
+    scores, counts, shards = [], [], Shards()
+    for block, found in newton.with_features(basis, blocks):
+        shards = block.shards
+        features = shards.local(found).astype(np.float64)
+        weights = shards.local(block.weights)
+        features, weights = features[weights > 0], weights[weights > 0]
         lengths = np.sum((features @ inverse.T) ** 2, axis=1)
         # f without example i is (f - h) / (1 - h), for its leverage h and target 1.
         leverage = penalty * weights * lengths
         scores.append((features @ coefficients - leverage) / (1 - leverage))
         counts.append(weights)
-    return np.concatenate(scores), np.concatenate(counts).astype(np.float64)
+    counts = shards.gather(np.concatenate(counts).astype(np.float64))
+    return shards.gather(np.concatenate(scores)), counts
 
 
 def _with_ones(X: Any) -> tuple[Any, Any]:

@@ -12,7 +12,7 @@ from jax.tree_util import Partial
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float
 
-from budgetjax import _checks, _progress, losses, models, scaling
+from budgetjax import _checks, _progress, _sharding, losses, models, scaling
 from budgetjax._errors import ArgumentError, names_errors, warn
 from budgetjax.models import Given, KernelModel
 from budgetjax.online import driver, registry, span
@@ -64,6 +64,7 @@ LOSSES: dict[str, Callable[..., Array]] = {
 
 
 @names_errors("refit")
+@_sharding.without_context_mesh
 def refit(
     state: Given,
     X: ArrayLike | Iterable[tuple[Any, ...]],
@@ -557,7 +558,7 @@ def _solve(draft: Draft) -> tuple[Solution, list[Judged]]:
 
 
 def _count_rows(problem: Problem) -> int:
-    return sum(int(np.sum(block.weights > 0)) for block in problem.blocks())
+    return training_data.count_rows(problem.blocks(), weighted=True)
 
 
 def _compares_metric(problem: Problem, state: Any, rows: int) -> bool:

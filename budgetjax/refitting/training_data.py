@@ -1,6 +1,8 @@
 """Examples in blocks of one size, for algorithms that read them more than once."""
 
+import functools
 import itertools
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -9,6 +11,7 @@ from jaxtyping import Float
 
 from budgetjax import models, scaling
 from budgetjax._errors import ArgumentError, places_errors
+from budgetjax._sharding import Shards
 from budgetjax.online import examples
 from budgetjax.raw_rows import pad_rows, regroup
 from budgetjax.stream.batches import Batches, order_columns
@@ -26,22 +29,26 @@ FARTHEST = 1e4
 # The same for least squares, from which robust losses start, and for means of a stream.
 NEAR = 5.0
 
-Arrays = tuple[np.ndarray, ...]
+# Rows, targets and weights, and the devices that share them.
+Arrays = tuple[Any, ...]
 
 
 class Block(NamedTuple):
-    """Examples in host memory; one block at a time goes to the device.
+    """Examples in host memory; one block at a time goes to the device, or devices.
 
     Attributes:
       X: shape `(size, num_features)`.
       targets: one per column of the model, shape `(size, columns)`: y, or, with more
         than two classes, +1 in the column of the label and -1 elsewhere.
       weights: shape `(size,)`, at least 0.
+      shards: the devices that share blocks, if the examples are divided among some;
+        in this case the rows above are those of this process.
     """
 
     X: Float[np.ndarray, "size num_features"]
     targets: Float[np.ndarray, "size columns"]
     weights: Float[np.ndarray, " size"]
+    shards: Shards = Shards()
 
 
 def read_examples(
@@ -58,10 +65,10 @@ def read_examples(
       ValueError: if the data do not fit the model. Batches are checked when they are
         read.
     """
-    again, size, batches = True, BLOCK, []
+    again, most, batches = True, sys.maxsize, []
     if y is not None:
         batches = [_check_batch(model, (X, y, weight), of_labels)]
-        size = max(1, min(BLOCK, len(batches[0][0])))
+        most = len(batches[0][0])
     elif weight is not None:
         raise ArgumentError(
             "weight", "be in the batches, (X, y, weight)", "one beside them"
@@ -92,12 +99,13 @@ def read_examples(
 
     def blocks() -> Iterator[Block]:
         some = False
-        for X, y, weights in _equal_sizes(batches, size):
-            some = some or bool(np.any(weights > 0))
+        for X, y, weights, shards in _equal_sizes(batches, most):
+            # A process may have weights of 0 only.
+            some = some or bool(np.any(weights > 0)) or shards.spans_processes
             targets = y if y.ndim > 1 else y[:, None]
             if targets.shape[1] < columns:
                 targets = np.where(targets == np.arange(columns), 1, -1)
-            yield Block(X, targets.astype(X.dtype), weights)
+            yield Block(X, targets.astype(X.dtype), weights, shards)
         if not some:
             raise ArgumentError("X", "have rows with a weight above 0", "none")
 
@@ -157,15 +165,27 @@ class Units(NamedTuple):
 def first_values(
     blocks: Iterable[Block], numbers: Callable[[Block], np.ndarray]
 ) -> np.ndarray:
-    """Values of the first examples with a weight, enough to determine a deviation."""
-    found, count = [], 0
+    """Values of the first examples with a weight, enough to determine a deviation.
+
+    They are those of all processes.
+    """
+    found, count, shards = [], 0, Shards()
     for block in blocks:
-        rows = np.flatnonzero(block.weights > 0)
+        rows, shards = np.flatnonzero(block.weights > 0), block.shards
         found.append(numbers(block)[rows])
         count += len(rows)
         if count >= DEVIATED:
             break
-    return np.concatenate(found)
+    return shards.gather(np.concatenate(found))
+
+
+def count_rows(blocks: Iterable[Block], *, weighted: bool = False) -> int:
+    """The number of rows of all processes, or of those with a weight."""
+    count, shards = 0, Shards()
+    for block in blocks:
+        shards = block.shards
+        count += int(np.sum(block.weights > 0)) if weighted else len(block.weights)
+    return int(shards.total(count))
 
 
 class _Kept:
@@ -181,7 +201,7 @@ class _Kept:
             return
         held, size = [], 0
         for batch in self.read():
-            size += sum(array.nbytes for array in batch)
+            size += sum(array.nbytes for array in batch[:3])
             if size <= HELD:
                 held.append(batch)
             else:
@@ -196,7 +216,7 @@ def sample_blocks(blocks: Iterable[Block], every: int) -> Iterator[Block]:
     blocks = iter(blocks)
     first = next(blocks)
     thinned = (
-        tuple(array[::every].copy() for array in block)
+        (*(array[::every].copy() for array in block[:3]), block.shards)
         for block in itertools.chain([first], blocks)
     )
     return (Block(*arrays) for arrays in _equal_sizes(thinned, len(first.weights)))
@@ -213,8 +233,12 @@ def keep_weighted(
     def read() -> Iterator[Arrays]:
         given = blocks()
         first = next(given)
+        if first.shards.spans_processes:
+            # All processes read the same number of blocks.
+            yield from itertools.chain([first], given)
+            return
         some = (
-            tuple(array[block.weights > 0] for array in block)
+            (*(array[block.weights > 0] for array in block[:3]), block.shards)
             for block in itertools.chain([first], given)
         )
         found = _equal_sizes(some, len(first.weights))
@@ -231,16 +255,33 @@ def _describe(batch: Any) -> str:
 
 
 def _check_batch(model: Any, batch: Any, of_labels: bool) -> Arrays:
-    """Examples, targets and weights in the form that the state in a model takes."""
+    """Examples, targets and weights in the form that the state in a model takes.
+
+    They are those of this process, followed by the devices that share them.
+    """
+    shards = Shards.of_rows(batch[0])
+    if shards.mesh is None:
+        return *_check_rows(model, batch, of_labels), shards
+    X, first = batch[0], shards.first_row(batch[0])
+    local = [None if part is None else shards.local_rows(part, X) for part in batch]
+    check = functools.partial(_check_rows, model, local, of_labels, first)
+    return *shards.check(check), shards
+
+
+def _check_rows(
+    model: Any, batch: Any, of_labels: bool, first_row: int = 0
+) -> tuple[np.ndarray, ...]:
+    """Examples of this process after checks; messages count from `first_row`."""
     X, y, *weight = batch
     state = models.unwrap(model)
     if model is not state:
         model = models.as_labelled(model)
         X, y = (
             models.scale_rows(model, X),
-            models.encode_targets(model, y),
+            models.encode_targets(model, y, first_row),
         )
-    given = examples.check_stream(state, X, y, weight[0] if weight else None)
+    counts = weight[0] if weight else None
+    given = examples.check_stream(state, X, y, counts, first_row)
     X, y, weights = (np.asarray(array) for array in given)
     if of_labels and state.expansion.num_columns == 1:
         known = np.abs(y) == 1
@@ -249,15 +290,28 @@ def _check_batch(model: Any, batch: Any, of_labels: bool) -> Arrays:
             raise ArgumentError(
                 "y",
                 "be -1 or +1 for a loss of labels",
-                f"{y[row]} in row {row}; loss='squared' and 'huber' take any",
+                f"{y[row]} in row {first_row + row}; "
+                "loss='squared' and 'huber' take any",
             )
     return X, y, weights
 
 
-def _equal_sizes(batches: Iterable[Arrays], size: int) -> Iterator[Arrays]:
-    """Batches of one size; the last is padded with its own rows, with weight 0."""
-    for *arrays, weights in regroup(batches, size):
+def _equal_sizes(batches: Iterable[Arrays], most: int) -> Iterator[Arrays]:
+    """Batches of one size; the last is padded with its own rows, with weight 0.
+
+    Every device gets the same number of rows, at most `BLOCK`, and all at most `most`
+    rows, or one each.
+    """
+    batches = iter(batches)
+    first = next(batches, None)
+    if first is None:
+        return
+    shards: Shards = first[-1]
+    devices = shards.local_number
+    size = devices * max(1, min(BLOCK, -(-most // devices)))
+    rows = (batch[:3] for batch in itertools.chain([first], batches))
+    for *arrays, weights in regroup(rows, size):
         if len(weights) < size:
             at = np.arange(size) % len(weights)
             arrays = [array[at] for array in arrays]
-        yield (*arrays, pad_rows(weights, size))
+        yield (*arrays, pad_rows(weights, size), shards)
