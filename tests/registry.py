@@ -213,6 +213,13 @@ def _rows():
         unlike=FEW_ENTER,
     )
     yield Row(
+        "projectron-same-class",
+        bj.projectron,
+        {"threshold": 0.3, "margin_updates": True, "same_class": True},
+        NUM_CLASSES,
+        unlike=FEW_ENTER,
+    )
+    yield Row(
         "arow-multiclass", bj.arow, {"drift": 0.01}, NUM_CLASSES, unlike=FEW_ENTER
     )
     yield Row("fourier-average", bj.fourier, {"average": True}, unlike=FIXED_FEATURES)

@@ -230,6 +230,7 @@ OTHERWISE = {
     "margin": 0.5,
     "threshold": 0.3,
     "margin_updates": True,
+    "same_class": True,
 }
 # So says the docstring.
 DOCUMENTED = {("penalty", "variant")}

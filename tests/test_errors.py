@@ -221,6 +221,7 @@ ARGUMENTS = [
     ("passive_aggressive", "penalty", [0], "above 0, got 0"),
     ("projectron", "threshold", [-1], "at least 0, got -1"),
     ("projectron", "margin_updates", [1], "True or False, got 1"),
+    ("projectron", "same_class", [True], "False for two classes, ... got True"),
     ("nystrom", "tolerance", [0], "above 0, got 0"),
     ("arow", "confidence", [0], "above 0, got 0"),
     ("arow", "drift", [1], "at least 0 and below 1, got 1"),

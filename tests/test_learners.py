@@ -116,6 +116,27 @@ def test_a_full_projectron_goes_on_learning():
     assert np.any(before.coefficients != after.coefficients)
 
 
+def test_the_span_of_moved_vectors_of_the_same_class():
+    X, y = digits(300)
+    given = {"num_classes": 10, "budget": 50, "threshold": 0.5}
+    state, _ = run(bj.projectron, X, y, same_class=True, **given)
+    assert state.classes is not None
+    # Moved and back again.
+    moved = bj.projectron.with_vectors(state, 0.9 * state.expansion.vectors)
+    back = bj.projectron.with_vectors(moved, state.expansion.vectors)
+    rows = slice(2 * int(state.expansion.num_active))
+    np.testing.assert_allclose(
+        back.span.gram[rows, rows], state.span.gram[rows, rows], atol=1e-5
+    )
+    for one in (moved, back):
+        gram, root = (
+            np.asarray(matrix, float)[rows, rows]
+            for matrix in (one.span.gram, one.span.root)
+        )
+        unit = np.eye(len(gram))
+        np.testing.assert_allclose(root @ gram @ root.T, unit, atol=1e-4)
+
+
 def test_multi_merge_of_two_is_merge():
     X, y = digits(300)
     (one, scores), (other, expected) = (

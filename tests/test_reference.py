@@ -317,6 +317,8 @@ def _cases():
         ("margin-updates", "digits", {"margin_updates": True, "weighted": True}),
     ):
         yield case(name, "projectron", data, threshold=0.3, **ridge, **more)
+    more = {"margin_updates": True, "same_class": True, "weighted": True}
+    yield case("same-class", "projectron", "digits", threshold=0.5, **ridge, **more)
 
     # The second order, in the span of support vectors that move.
     second = ridge | {"confidence": 0.01}
