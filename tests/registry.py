@@ -84,6 +84,7 @@ class Row(NamedTuple):
 def _rows():
     polynomial = bj.Normalized(bj.Polynomial(degree=3))
     yield Row("forgetron", bj.forgetron, {}, kernel=polynomial)
+    yield Row("forgetron-basic", bj.forgetron, {"shrink": "basic"})
     yield Row(
         "perceptron-unbudgeted",
         bj.perceptron,

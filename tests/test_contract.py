@@ -231,6 +231,7 @@ OTHERWISE = {
     "threshold": 0.3,
     "margin_updates": True,
     "same_class": True,
+    "shrink": 0.9,
 }
 # So says the docstring.
 DOCUMENTED = {("penalty", "variant")}

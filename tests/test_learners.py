@@ -92,6 +92,17 @@ def test_projections_stay_accurate_in_float32(best):
     assert np.all(np.abs(given[:, :budget] - wanted) <= 1e-3 * largest)
 
 
+def test_a_forgetron_that_does_not_shrink_removes_the_oldest():
+    X, y = parity(300)
+    state, scores = run(bj.forgetron, X, y, budget=20, shrink=1)
+    strategy = {"maintenance": bj.RemoveOldest()}
+    other, expected = run(bj.perceptron, X, y, budget=20, **strategy)
+    assert int(state.num_mistakes) > 40
+    np.testing.assert_allclose(scores, expected, atol=1e-5)
+    for one, two in zip(bj.support(state), bj.support(other), strict=True):
+        np.testing.assert_array_equal(one, two)
+
+
 def test_projectron_without_threshold_is_the_perceptron():
     X, y = digits(600)
     X[300:] = X[:300]  # duplicates are no exception

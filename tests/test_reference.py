@@ -230,6 +230,9 @@ def _cases():
     )
     yield case("rbf", "forgetron", "banana")
     yield case("polynomial", "forgetron", "parity", kernel=normalized)
+    basic = {"shrink": "basic", "weighted": True}
+    yield case("basic", "forgetron", "parity", kernel=polynomial, **basic)
+    yield case("fixed", "forgetron", "banana", shrink=0.95, weighted=True)
     yield case("smallest", "alma", "digits", "smallest")
     yield case("merge", "alma", "banana", "merge", alpha=0.5)
     yield with_pegasos("delayed", "digits", "delayed-project")
