@@ -84,6 +84,7 @@ class Row(NamedTuple):
 def _rows():
     polynomial = bj.Normalized(bj.Polynomial(degree=3))
     yield Row("forgetron", bj.forgetron, {}, kernel=polynomial)
+    yield Row("forgetron-basic", bj.forgetron, {"shrink": "basic"})
     yield Row(
         "perceptron-unbudgeted",
         bj.perceptron,
@@ -209,6 +210,13 @@ def _rows():
         "projectron-margin-updates-multiclass",
         bj.projectron,
         {"threshold": 0.3, "margin_updates": True},
+        NUM_CLASSES,
+        unlike=FEW_ENTER,
+    )
+    yield Row(
+        "projectron-same-class",
+        bj.projectron,
+        {"threshold": 0.3, "margin_updates": True, "same_class": True},
         NUM_CLASSES,
         unlike=FEW_ENTER,
     )

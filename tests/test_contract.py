@@ -230,6 +230,8 @@ OTHERWISE = {
     "margin": 0.5,
     "threshold": 0.3,
     "margin_updates": True,
+    "same_class": True,
+    "shrink": 0.9,
 }
 # So says the docstring.
 DOCUMENTED = {("penalty", "variant")}

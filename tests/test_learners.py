@@ -92,6 +92,17 @@ def test_projections_stay_accurate_in_float32(best):
     assert np.all(np.abs(given[:, :budget] - wanted) <= 1e-3 * largest)
 
 
+def test_a_forgetron_that_does_not_shrink_removes_the_oldest():
+    X, y = parity(300)
+    state, scores = run(bj.forgetron, X, y, budget=20, shrink=1)
+    strategy = {"maintenance": bj.RemoveOldest()}
+    other, expected = run(bj.perceptron, X, y, budget=20, **strategy)
+    assert int(state.num_mistakes) > 40
+    np.testing.assert_allclose(scores, expected, atol=1e-5)
+    for one, two in zip(bj.support(state), bj.support(other), strict=True):
+        np.testing.assert_array_equal(one, two)
+
+
 def test_projectron_without_threshold_is_the_perceptron():
     X, y = digits(600)
     X[300:] = X[:300]  # duplicates are no exception
@@ -114,6 +125,27 @@ def test_a_full_projectron_goes_on_learning():
     after = bj.support(state)
     np.testing.assert_array_equal(before.vectors, after.vectors)
     assert np.any(before.coefficients != after.coefficients)
+
+
+def test_the_span_of_moved_vectors_of_the_same_class():
+    X, y = digits(300)
+    given = {"num_classes": 10, "budget": 50, "threshold": 0.5}
+    state, _ = run(bj.projectron, X, y, same_class=True, **given)
+    assert state.classes is not None
+    # Moved and back again.
+    moved = bj.projectron.with_vectors(state, 0.9 * state.expansion.vectors)
+    back = bj.projectron.with_vectors(moved, state.expansion.vectors)
+    rows = slice(2 * int(state.expansion.num_active))
+    np.testing.assert_allclose(
+        back.span.gram[rows, rows], state.span.gram[rows, rows], atol=1e-5
+    )
+    for one in (moved, back):
+        gram, root = (
+            np.asarray(matrix, float)[rows, rows]
+            for matrix in (one.span.gram, one.span.root)
+        )
+        unit = np.eye(len(gram))
+        np.testing.assert_allclose(root @ gram @ root.T, unit, atol=1e-4)
 
 
 def test_multi_merge_of_two_is_merge():

@@ -230,6 +230,9 @@ def _cases():
     )
     yield case("rbf", "forgetron", "banana")
     yield case("polynomial", "forgetron", "parity", kernel=normalized)
+    basic = {"shrink": "basic", "weighted": True}
+    yield case("basic", "forgetron", "parity", kernel=polynomial, **basic)
+    yield case("fixed", "forgetron", "banana", shrink=0.95, weighted=True)
     yield case("smallest", "alma", "digits", "smallest")
     yield case("merge", "alma", "banana", "merge", alpha=0.5)
     yield with_pegasos("delayed", "digits", "delayed-project")
@@ -317,6 +320,8 @@ def _cases():
         ("margin-updates", "digits", {"margin_updates": True, "weighted": True}),
     ):
         yield case(name, "projectron", data, threshold=0.3, **ridge, **more)
+    more = {"margin_updates": True, "same_class": True, "weighted": True}
+    yield case("same-class", "projectron", "digits", threshold=0.5, **ridge, **more)
 
     # The second order, in the span of support vectors that move.
     second = ridge | {"confidence": 0.01}

@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -66,16 +67,17 @@ def test_forgetron_bound(double):
     assert mistakes < 0.2 * len(y), "the bound should not be all that holds"
 
 
-@pytest.mark.parametrize("wrong", [0.1, 0.3])
-def test_lemmas_of_the_forgetron(wrong, double):
+@pytest.mark.parametrize(
+    ("wrong", "shrink"), [(0.1, "self-tuned"), (0.3, "self-tuned"), (0.3, "basic")]
+)
+def test_lemmas_of_the_forgetron(wrong, shrink, double):
     """Lemma 1 for comparators of all norms allowed, and Lemma 2 with its conditions."""
     X, y, w = separable(5000, seed=1)
     random = np.random.default_rng(2)
     y = np.where(random.random(len(y)) < wrong, -y, y)
     budget, weight = 83, 15 / 32
-    state = bj.forgetron.init(
-        bj.Linear(), num_features=4, budget=budget, dtype=jnp.float64
-    )
+    given: dict[str, Any] = {"budget": budget, "shrink": shrink}
+    state = bj.forgetron.init(bj.Linear(), num_features=4, dtype=jnp.float64, **given)
 
     def model(state):
         vectors, coefficients, mask = bj.support(state)
@@ -105,13 +107,17 @@ def test_lemmas_of_the_forgetron(wrong, double):
     # The conditions of Lemma 2: (3), and the one that the paper proves by induction.
     log = np.log(budget + 1)
     assert psi.sum() <= weight * mistakes + 1e-9
-    assert -np.log(phi).sum() <= log / (2 * (budget + 1)) * mistakes
+    allowed = log / (2 * (budget + 1)) * mistakes
+    if shrink == "self-tuned":
+        assert -np.log(phi).sum() <= allowed
     largest = bj.bounds.forgetron_norm(budget)
     for norm in np.linspace(0.1, 1, 4) * largest:
         # Shrinking costs where it takes the model below the norm of the comparator.
         shrunk = phi * grown
         below = np.where(grown <= norm, phi, shrunk / norm)
-        cost = psi.sum() - norm**2 * np.log(np.where(shrunk < norm, below, 1)).sum()
+        shrinking = -np.log(np.where(shrunk < norm, below, 1)).sum()
+        assert shrinking <= allowed + 1e-9
+        cost = psi.sum() + norm**2 * shrinking
         hinge = np.maximum(0, 1 - y * (X @ (norm * w))).sum()
         assert mistakes <= norm**2 + 2 * hinge + cost + 1e-9
         assert cost <= mistakes / 2

@@ -1,4 +1,4 @@
-"""The self-tuned Forgetron; see `init`."""
+"""The Forgetron, self-tuned or with another rule of shrinking; see `init`."""
 
 import math
 from typing import NamedTuple
@@ -6,14 +6,17 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax.typing import ArrayLike, DTypeLike
 
-from budgetjax import _pytree, losses
+from budgetjax import _checks, _pytree, losses
 from budgetjax._errors import ArgumentError, names_errors
 from budgetjax._pytree import Counter, Name
 from budgetjax._shapes import Flag, Label, Scalar, Score
 from budgetjax.kernels import Kernel
-from budgetjax.online import support_set
+from budgetjax.online import algorithm, support_set
 from budgetjax.online.algorithm import Algorithm, init_fields
+from budgetjax.online.ball import squared_norm_of
 from budgetjax.online.support_set import Candidate, Edits, Expansion
+
+RULES = ("self-tuned", "basic")
 
 
 class State(NamedTuple):
@@ -23,12 +26,16 @@ class State(NamedTuple):
       expansion: the support set; coefficients are `sigma_i y_i`.
       slack: `15/32 M - Q`, the damage that later removals may do. The difference is
         kept, not `M` and `Q`, since float32 cannot count beyond 2^24 mistakes.
+      phi: the factor of every mistake, or None if a rule computes it.
+      squared_norm: `||f||^2`, for the basic rule, otherwise None.
     """
 
     algorithm: Name
     kernel: Kernel
     expansion: Expansion
     slack: Scalar
+    phi: Scalar | None
+    squared_norm: Scalar | None
     num_seen: Counter
     num_mistakes: Counter
     num_updates: Counter
@@ -43,10 +50,11 @@ def init(
     num_features: int,
     budget: ArrayLike,
     num_classes: int = 2,
+    shrink: str | ArrayLike = "self-tuned",
     capacity: int | None = None,
     dtype: DTypeLike = jnp.float32,
 ) -> State:
-    r"""The self-tuned Forgetron, a Perceptron on a budget with a bound on its mistakes.
+    r"""The Forgetron, a Perceptron on a budget with a bound on its mistakes.
 
     On a mistake, :math:`y_t f_t(x_t) \le 0`:
 
@@ -68,7 +76,16 @@ def init(
 
     .. math:: M \le 2 \|g\|^2 + 4 \sum_t \max(0, 1 - y_t g(x_t)),
 
-    which `budgetjax.bounds.forgetron` computes.
+    which `budgetjax.bounds.forgetron` computes. The :math:`\phi` of a mistake is the
+    weight with which :math:`x_t` entered, and ``state.slack`` changes by
+    :math:`\frac{15}{32} - \Psi`.
+
+    ``shrink="basic"`` chooses :math:`\phi` without looking at the vector that leaves,
+    on every mistake, also before the budget is full, and has the same bound:
+    :math:`\phi = \min((B + 1)^{-1 / (2 B + 2)}, U / \|f'\|)` with
+    :math:`U = \frac14 \sqrt{(B + 1) / \log(B + 1)}`. A number is a fixed
+    :math:`\phi`, without a bound; 1 removes the oldest and shrinks nothing. The slack
+    is that of Lemma 2 for all rules, and may be negative for a fixed :math:`\phi`.
 
     An example of weight w enters with :math:`\sigma_t = w`, and
     :math:`M \leftarrow M + w`. The bound holds for equal weights only: a heavy example
@@ -80,6 +97,7 @@ def init(
       kernel: any kernel; the bound needs :math:`k(x, x) \le 1`, as with `Normalized` of
         any kernel.
       num_classes: 2, labels -1 and +1.
+      shrink: "self-tuned", "basic", or a fixed phi above 0 and at most 1.
 
     Example:
       >>> kernel = bj.Normalized(bj.Polynomial(degree=5))
@@ -93,6 +111,8 @@ def init(
       Dekel, Shalev-Shwartz and Singer (2005), "The Forgetron: a kernel-based Perceptron
       on a fixed budget", Fig. 1 and Theorem 2.
       https://papers.nips.cc/paper/2806-the-forgetron-a-kernel-based-perceptron-on-a-fixed-budget
+      Dekel, Shalev-Shwartz and Singer (2008), "The Forgetron: a kernel-based Perceptron
+      on a budget", for the basic rule. https://doi.org/10.1137/060666998
 
     Differences from the paper: none. The largest :math:`\phi` of step 2 is computed in
     closed form.
@@ -103,7 +123,24 @@ def init(
         )
     sizes = num_features, budget, num_classes, capacity, dtype
     shared = init_fields("forgetron", kernel, *sizes)
-    return State(**shared, slack=jnp.zeros((), dtype))
+    phi, squared_norm = None, None
+    if isinstance(shrink, str):
+        if shrink not in RULES:
+            expected = f"be one of {RULES}, or a number"
+            raise ArgumentError("shrink", expected, repr(shrink))
+        if shrink == "basic":
+            squared_norm = jnp.zeros((), dtype)
+    else:
+        phi = _checks.as_leaf("shrink", shrink, dtype, _checks.positive)
+        known = _checks.concrete(shrink)
+        if known is not None and known > 1:
+            raise ArgumentError("shrink", "be at most 1", known)
+    return State(
+        **shared,
+        slack=jnp.zeros((), dtype),
+        phi=phi,
+        squared_norm=squared_norm,
+    )
 
 
 def violates(state: State, score: Score, y: Label) -> Flag:
@@ -126,13 +163,32 @@ def update(
     own = candidate.weight * losses.margin_subgradient(score, y)
     mu = label * (response + own[0] * candidate.kernel_row[oldest])
 
-    # Fig. 1, step (2): the largest phi with Psi(phi) + Q <= 15/32 M. Psi is
-    # a phi^2 + b phi, and c > 0 since the constraint held the round before.
+    # Psi is a phi^2 + b phi, and c > 0 if the constraint held the round before.
     a, b = sigma * sigma - 2 * sigma * mu, 2 * sigma
-    c = jnp.maximum(state.slack, 0) + 15 / 32 * candidate.weight
-    fits = a + b <= c
-    root = jnp.sqrt(jnp.where(fits, 1, b * b + 4 * a * c))
-    phi = jnp.where(fits | ~full, 1, 2 * c / (b + root))
+    gain = 15 / 32 * candidate.weight
+    squared_norm = state.squared_norm
+    if state.phi is not None:
+        c, phi = state.slack + gain, state.phi
+    elif squared_norm is not None:
+        c = state.slack + gain
+        squared_norm = squared_norm + own[0] * (
+            2 * score[0] + own[0] * candidate.kernel_self
+        )
+        size = (expansion.budget + 1).astype(c.dtype)
+        most = jnp.exp(-jnp.log(size) / (2 * size))
+        norm = jnp.sqrt(jnp.maximum(squared_norm, jnp.finfo(c.dtype).tiny))
+        phi = jnp.minimum(most, jnp.sqrt(size / jnp.log(size)) / (4 * norm))
+        gone = jnp.where(full, sigma * phi, 0)
+        oldest_self = state.kernel.diag(vector[None], square[None])[0]
+        squared_norm = phi * phi * squared_norm + gone * (
+            gone * oldest_self - 2 * phi * mu
+        )
+    else:
+        # Fig. 1, step (2): the largest phi with Psi(phi) + Q <= 15/32 M.
+        c = jnp.maximum(state.slack, 0) + gain
+        fits = a + b <= c
+        root = jnp.sqrt(jnp.where(fits, 1, b * b + 4 * a * c))
+        phi = jnp.where(fits | ~full, 1, 2 * c / (b + root))
     damage = jnp.where(full, a * phi * phi + b * phi, 0)
 
     # Every sigma shrinks by phi, the new one too, since it enters before.
@@ -140,7 +196,16 @@ def update(
     slot = jnp.where(full, oldest, expansion.num_active)
     row = support_set.row(expansion, candidate, slot)
     edits, _ = support_set.with_rescale(expansion, Edits((row,), shrink=phi))
-    return state._replace(slack=c - damage), edits
+    return state._replace(slack=c - damage, squared_norm=squared_norm), edits
+
+
+def refresh_caches(state: State) -> State:
+    """The state with the norm of its current coefficients."""
+    state = algorithm.refresh_caches(state)
+    if state.squared_norm is None:
+        return state
+    unscaled = squared_norm_of(state.kernel, state.expansion)
+    return state._replace(squared_norm=state.expansion.scale**2 * unscaled)
 
 
 forgetron = Algorithm(
@@ -148,6 +213,7 @@ forgetron = Algorithm(
     init,
     violates,
     update,
+    refresh_caches=refresh_caches,
     memory=("slack",),
     no_update_above=lambda state: math.nextafter(0, 1),
 )

@@ -187,7 +187,8 @@ def basis(state: State) -> Float[Array, "rows rows"]:
 def with_vectors(state: State, vectors: Float[Array, "rows d"]) -> State:
     """Replaces the landmarks and recomputes their features."""
     expansion = support_set.with_vectors(state.expansion, vectors)
-    root = span.reorthonormalise(_root(state), state.kernel, expansion).root
+    gram = support_set.gram(state.kernel, expansion)
+    root = span.reorthonormalise(_root(state), gram, expansion.mask).root
     return state._replace(expansion=expansion, root=root)
 
 

@@ -66,12 +66,13 @@ class Span(NamedTuple):
     refresh_index: Index
 
 
-def empty(rows: int, dtype) -> Span:
-    """The span of no vectors."""
-    matrix = jax.ShapeDtypeStruct((rows, rows), dtype)
+def empty(rows: int, dtype, *, per_slot: int = 1) -> Span:
+    """The span of no vectors, with one or more rows per slot of a support set."""
+    size = per_slot * rows
+    matrix = jax.ShapeDtypeStruct((size, size), dtype)
     _checks.check_memory(rows - 1, (matrix, matrix))
-    gram, root = (jnp.zeros((rows, rows), dtype) for _ in range(2))
-    return Span(gram, jnp.zeros((rows,), dtype), root, jnp.zeros((), jnp.int32))
+    gram, root = (jnp.zeros((size, size), dtype) for _ in range(2))
+    return Span(gram, jnp.zeros((size,), dtype), root, jnp.zeros((), jnp.int32))
 
 
 def from_vectors(kernel: Kernel, expansion: Expansion) -> Span:
@@ -162,14 +163,13 @@ def factorise(gram: PerPair, mask: Mask) -> tuple[PerPair, PerPair]:
     return gram, factor
 
 
-def reorthonormalise(root: PerPair, kernel: Kernel, expansion: Expansion) -> Span:
-    """The span of moved vectors, in a basis close to the old one; O(B^2 (d + B)).
+def reorthonormalise(root: PerPair, gram: PerPair, mask: Mask) -> Span:
+    """The span of moved vectors, in a basis close to the old one; O(B^3).
 
     The root is `(R K R^T)^(-1/2) R` with the old root R, so values in terms of the
     basis, such as weights or a covariance, need not change.
     """
-    gram = from_vectors(kernel, expansion).gram
-    mask = expansion.mask
+    gram, _ = factorise(gram, mask)
     free = jnp.diag(jnp.where(mask, 0, 1).astype(gram.dtype))
     w, V = jnp.linalg.eigh(_times(_times(root, gram), root.T) + free)
     # The kernel, or its rounded matrix, may not be positive definite.
@@ -197,7 +197,8 @@ def with_vectors(state: Spanning, vectors: Float[Array, "rows d"]) -> Spanning:
     The new basis is close to the old one, so a covariance in terms of it is kept.
     """
     expansion = support_set.with_vectors(state.expansion, vectors)
-    basis = reorthonormalise(state.span.root, state.kernel, expansion)
+    gram = support_set.gram(state.kernel, expansion)
+    basis = reorthonormalise(state.span.root, gram, expansion.mask)
     return state._replace(expansion=expansion, span=basis)
 
 

@@ -1,4 +1,8 @@
-"""The self-tuned Forgetron: Dekel, Shalev-Shwartz, Singer, NIPS 2005, Fig. 1."""
+"""The Forgetron: Dekel, Shalev-Shwartz, Singer, NIPS 2005, Fig. 1.
+
+Self-tuned as there, with a fixed phi, or by the basic rule of the long version, SIAM
+Journal on Computing 37(5), 2008.
+"""
 
 import math
 
@@ -9,8 +13,10 @@ from .maintenance import replace
 from .passes import Pass
 
 
-def run(kernel, X, y, *, budget, weights=None):
+def run(kernel, X, y, *, budget, weights=None, shrink="self-tuned"):
     """One pass over binary data; a coefficient is sigma_i y_i.
+
+    `shrink` is the rule, or a fixed phi.
 
     An example of weight w enters with sigma = w, and M is the sum of the weights of
     the mistakes.
@@ -31,26 +37,36 @@ def run(kernel, X, y, *, budget, weights=None):
             candidate = support.SupportVector(x, np.array([weight * label]), t)
             everyone = learner.active + [candidate]
 
-            if len(everyone) <= budget:
-                learner.active = everyone
-            else:
-                # Step (2): shrink, all of them, the candidate too.
-                ages = [i.age for i in everyone]
-                position = ages.index(min(ages))
-                r = everyone[position]
-                s = sigma[r.age]
-                y_r = labels[r.age]
-                f_r = support.unscaled_scores(kernel, everyone, r.vector, 1)[0]
-                mu = y_r * f_r  # with the candidate, before the shrinking
-                phi = largest_shrink(s, mu, 15 / 32 * M - Q)
-                for i in everyone:
-                    sigma[i.age] = phi * sigma[i.age]
-                    i.coefficients = np.array([sigma[i.age] * labels[i.age]])
-                Q = Q + psi(s, phi, mu)
+            full = len(everyone) > budget
+            # The oldest, and its margin with the candidate, before the shrinking.
+            ages = [i.age for i in everyone]
+            position = ages.index(min(ages))
+            r = everyone[position]
+            f_r = support.unscaled_scores(kernel, everyone, r.vector, 1)[0]
+            s, mu = sigma[r.age], labels[r.age] * f_r
 
-                # Step (3): the oldest leaves.
+            # Step (2): shrink, all of them, the candidate too.
+            if shrink == "basic":
+                a = np.array([i.coefficients[0] for i in everyone])
+                K = support.kernel_matrix(kernel, [i.vector for i in everyone])
+                U = math.sqrt((budget + 1) / math.log(budget + 1)) / 4
+                phi = (budget + 1) ** (-1 / (2 * (budget + 1)))
+                phi = min(phi, U / math.sqrt(a @ K @ a))
+            elif shrink == "self-tuned":
+                phi = largest_shrink(s, mu, 15 / 32 * M - Q) if full else 1.0
+            else:
+                phi = shrink
+            for i in everyone:
+                sigma[i.age] = phi * sigma[i.age]
+                i.coefficients = np.array([sigma[i.age] * labels[i.age]])
+
+            # Step (3): the oldest leaves.
+            if full:
+                Q = Q + psi(s, phi, mu)
                 learner.active = replace(learner.active, position, candidate)
                 del sigma[r.age]
+            else:
+                learner.active = everyone
 
         slack.append(15 / 32 * M - Q)
     return learner.record(updates=list(learner.mistakes), slack=slack)
