@@ -1,0 +1,412 @@
+"""Launches per turn of every loop, counted in programs for a GPU and for a TPU.
+
+    pip install --group accelerators
+    python benchmarks/launches.py
+
+XLA's compilers for both run on machines that have neither, from a description of the
+device, so this counts and does not time. On a GPU each operation of an optimised
+program is one launch from the host, of 2 to 5 microseconds; within a command buffer,
+which captures a loop once (`XLA_FLAGS=--xla_gpu_enable_command_buffer=+WHILE`), it
+takes about one. On a TPU they are operations of one program.
+
+Each row of `results/launches.json` is a call on one device. `launches` are those
+outside all loops. Every loop has its launches per turn, with those of inner loops times
+their number of turns where it is known, and the larger branch of each conditional;
+`copied` and `temporary` are MiB: arrays copied per turn, and what the program reserves
+beside its arguments and results. `captured` says whether a command buffer holds the
+loop.
+"""
+
+import argparse
+import dataclasses
+import functools
+import importlib.util
+import math
+import mmap
+import os
+import pkgutil
+import re
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import measure
+import numpy as np
+from jax.experimental import topologies
+from jax.sharding import SingleDeviceSharding
+
+import budgetjax as bj
+from budgetjax.online import driver, examples, sweeps
+
+OUTPUT = Path(__file__).parent / "results" / "launches.json"
+# Names in XLA's descriptions of GPUs, and of topologies of TPUs.
+GPUS = {"H100": "NVIDIA H100 80GB HBM3"}
+TPUS = {"TPU v5e": "v5e:1x1"}
+DEVICES = (*GPUS, *TPUS)
+PLUGINS = ("jax_plugins.xla_cuda13", "libtpu")
+# What only names or views a result.
+FREE = set(
+    "parameter tuple get-tuple-element bitcast constant while conditional after-all "
+    "partition-id replica-id opt-barrier call".split()
+)
+ROWS, FEATURES, BUDGET, BLOCK, MODELS = 50_000, 22, 100, 256, 1024
+
+
+def missing() -> str:
+    """The first plugin that is not installed, or nothing."""
+
+    def found(name: str) -> bool:
+        try:
+            return importlib.util.find_spec(name) is not None
+        except ModuleNotFoundError:
+            return False
+
+    return next((name for name in PLUGINS if not found(name)), "")
+
+
+def prepare(dump: str) -> None:
+    """Sets what XLA reads once, before its first program."""
+    import nvidia  # pyright: ignore[reportMissingImports]
+
+    cuda = Path(next(iter(nvidia.__path__))) / "cu13"
+    os.environ["PATH"] = f"{cuda / 'bin'}{os.pathsep}{os.environ['PATH']}"
+    flags = {
+        "gpu_cuda_data_dir": cuda,
+        # There is no device to time alternatives on.
+        "gpu_autotune_level": 0,
+        "gpu_enable_command_buffer": "+WHILE,+CONDITIONAL",
+        "dump_to": dump,
+        "dump_hlo_as_text": "true",
+    }
+    given = [f"--xla_{name}={value}" for name, value in flags.items()]
+    os.environ["XLA_FLAGS"] = " ".join([os.environ.get("XLA_FLAGS", ""), *given])
+    os.environ |= {
+        "TF_CPP_MIN_LOG_LEVEL": "3",
+        "TPU_SKIP_MDS_QUERY": "1",
+        "TPU_WORKER_HOSTNAMES": "localhost",
+        "TPU_ACCELERATOR_TYPE": "v5litepod-1",
+        "TPU_TOPOLOGY": "1x1",
+    }
+    jax.config.update("jax_platforms", "cpu")
+    # What the package decides by the kind of device, it decides for these.
+    jax.default_backend = lambda: "gpu"
+
+
+@functools.cache
+def device(name: str) -> Any:
+    """A device to compile for."""
+    if name in TPUS:
+        return topologies.get_topology_desc(TPUS[name], "tpu").devices[0]
+    [folder] = importlib.util.find_spec(PLUGINS[0]).submodule_search_locations  # pyright: ignore
+    plugin = Path(folder) / "xla_cuda_plugin.so"
+    with (
+        plugin.open("rb") as file,
+        mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data,
+    ):
+        inside = data.find(f'device_description_str: "{GPUS[name]}"'.encode())
+        start = data.rfind(b"gpu_device_info {", 0, inside)
+        text = data[start : data.find(b"\0", inside)].decode()
+    found = topologies.get_topology_desc(
+        "", "cuda", target_config=text, topology="1x1x1"
+    )
+    return found.devices[0]
+
+
+def compiled(name: str, program: Any, *given: Any, **named: Any) -> Any:
+    """A program for this device and for arguments like these; others are static."""
+    sharding = SingleDeviceSharding(device(name))
+
+    def shaped(leaf):
+        if not isinstance(leaf, jax.Array | np.ndarray | np.generic):
+            return leaf
+        kind = jax.dtypes.canonicalize_dtype(leaf.dtype)
+        return jax.ShapeDtypeStruct(np.shape(leaf), kind, sharding=sharding)
+
+    given, named = jax.tree.map(shaped, (given, named))
+    return program.lower(*given, **named).compile()
+
+
+@dataclasses.dataclass
+class Turn:
+    """What a turn of a loop runs, or a branch, or the program outside its loops."""
+
+    kind: str
+    trips: int | None = None
+    launches: int = 0
+    copied: int = 0
+    parts: list["Turn"] = dataclasses.field(default_factory=list)
+
+    def total(self, of: str = "launches") -> int:
+        """With all parts: loops of unknown length once, and the larger branch."""
+        branches = [part.total(of) for part in self.parts if part.kind == "branch"]
+        loops = [
+            (part.trips or 1) * part.total(of)
+            for part in self.parts
+            if part.kind == "loop"
+        ]
+        return getattr(self, of) + sum(loops) + max(branches, default=0)
+
+    def loops(self) -> Iterator["Turn"]:
+        """The loops inside, outer ones first."""
+        for part in self.parts:
+            if part.kind == "loop":
+                yield part
+            yield from part.loops()
+
+
+def size_of(shape: str) -> int:
+    """The bytes of a shape as XLA writes it."""
+    found = re.findall(r"\b(pred|[a-z]+(\d+))\[([\d,]*)\]", shape)
+    return sum(
+        math.prod(map(int, filter(None, sides.split(",")))) * (int(bits or 8) // 8)
+        for _, bits, sides in found
+    )
+
+
+def read(text: str) -> Turn:
+    """The loops of an optimised program."""
+    computations, lines = {}, []
+    for line in text.splitlines():
+        if head := re.match(r"(ENTRY )?%?([\w.\-]+) \(.*\{$", line):
+            lines = computations.setdefault("" if head[1] else head[2], [])
+        elif line.startswith("  "):
+            lines.append(line)
+
+    def walk(name: str, turn: Turn) -> Turn:
+        for line in computations[name]:
+            found = re.match(r"\s+(?:ROOT )?%?\S+ = (\(.*?\)|\S+) ([\w\-]+)\(", line)
+            assert found, line
+            shape, operation = found.groups()
+            called = dict(re.findall(r"(\w+)=%?([\w.\-]+)", line))
+            if operation == "while":
+                known = re.search(r'known_trip_count":\{"n":"(\d+)"', line)
+                loop = Turn("loop", int(known[1]) if known else None)
+                if not known:
+                    walk(called["condition"], loop)
+                turn.parts.append(walk(called["body"], loop))
+            elif operation == "conditional":
+                listed = re.search(r"branch_computations=\{([^}]*)\}", line)
+                names = re.findall(r"[\w.\-]+", listed[1]) if listed else []
+                names += [called[key] for key in called if key.endswith("_computation")]
+                turn.parts += [walk(name, Turn("branch")) for name in names]
+            elif operation == "call":
+                walk(called["to_apply"], turn)
+            elif operation not in FREE:
+                turn.launches += 1
+                if operation in ("copy", "copy-start"):
+                    turn.copied += size_of(shape.split(",")[0])
+        return turn
+
+    return walk("", Turn("program"))
+
+
+def captures(dump: Path) -> list[bool]:
+    """Whether a command buffer holds each loop of the program compiled last."""
+    files = dump.glob("*.thunk_sequence_after_thunk_passes.txt")
+    newest = max(files, key=lambda path: path.stat().st_mtime_ns)
+    found, buffers = [], []
+    for line in newest.read_text().splitlines():
+        thunk = re.match(r"( *)\d+: (k\w+)", line)
+        if thunk is None:
+            continue
+        depth, kind = len(thunk[1]), thunk[2]
+        buffers = [at for at in buffers if at < depth]
+        if kind == "kCommandBuffer":
+            buffers.append(depth)
+        elif kind == "kWhile":
+            found.append(bool(buffers))
+    return found
+
+
+def counted(name: str, dump: Path, program: Any) -> dict[str, Any]:
+    """The figures of a compiled program."""
+    turn = read(program.as_text())
+    loops = [
+        {
+            "turns": loop.trips,
+            "launches": loop.total(),
+            "alone": loop.launches,
+            "copied": loop.total("copied") / 2**20,
+        }
+        for loop in turn.loops()
+    ]
+    if name in GPUS and loops:
+        for loop, captured in zip(loops, captures(dump), strict=True):
+            loop["captured"] = captured
+    temporary = program.memory_analysis().temp_size_in_bytes / 2**20
+    return {"launches": turn.launches, "temporary": temporary, "loops": loops}
+
+
+LEARNERS: dict[str, tuple[Any, dict[str, Any]]] = {
+    "Perceptron, remove the oldest": (
+        bj.perceptron,
+        {"maintenance": bj.RemoveOldest()},
+    ),
+    "Pegasos, merge": (bj.pegasos, {"maintenance": bj.Merge()}),
+    "AROW": (bj.arow, {}),
+}
+
+
+def stream(learner: str, models: int) -> tuple[Any, ...]:
+    """The program of a run or of a sweep, and its arguments."""
+    algorithm, arguments = LEARNERS[learner]
+    X, y = np.zeros((ROWS, FEATURES), np.float32), np.ones(ROWS, np.int32)
+
+    def init(gamma):
+        kernel = bj.RBF(gamma)
+        return algorithm.init(
+            kernel, num_features=FEATURES, budget=BUDGET, **arguments
+        )
+
+    given = examples.check_stream(init(0.5), X, y, None)
+    if models == 1:
+        return driver.run_checked, algorithm, init(0.5), *given, BLOCK, True
+    states = jax.vmap(init)(jnp.ones(models))
+
+    def learn(states, *given):
+        return jax.vmap(
+            lambda state: driver.run_with_errors(
+                algorithm, state, *given, BLOCK, sweeps.MODELS
+            ),
+            axis_name=sweeps.MODELS,
+        )(states)
+
+    return jax.jit(learn), states, *given
+
+
+def calls() -> dict[str, Callable[[], Any]]:
+    """Public calls on data of the same shape, run on the CPU."""
+    random = np.random.default_rng(0)
+    X = random.normal(size=(2048, FEATURES)).astype(np.float32)
+    y = np.sign(X[:, 0] * X[:, 1])
+    state = bj.pegasos.init(
+        bj.RBF(0.05),
+        num_features=FEATURES,
+        budget=BUDGET,
+        maintenance=bj.RemoveOldest(),
+    )
+    state, _ = bj.run(bj.pegasos, state, X, y)
+    kernel = {"kernel": bj.RBF(0.05)}
+    solvers: dict[str, Any] = {
+        "smo": kernel,
+        "sbp": kernel | {"slack": 0.1},
+        "sdca": kernel,
+        "kernel_pegasos": kernel,
+        "budget_svm": kernel | {"budget": BUDGET},
+        "mpu": {},
+        "dcd": {},
+        "linear_pegasos": {},
+    }
+
+    def solve(name: str, options: dict[str, Any]) -> Callable[[], Any]:
+        return lambda: bj.solve(getattr(bj, name), X, y, max_steps=2, **options)
+
+    return {
+        "`predict`": lambda: bj.predict(state, X),
+        "`refit`": lambda: bj.refit(state, X, y),
+        "`refit`, moved vectors": lambda: bj.refit(
+            state, X, y, move_vectors=True, epochs=1
+        ),
+        "`refit`, a metric": lambda: bj.refit(
+            state, X, y, learn_metric=True, epochs=1
+        ),
+        **{f"`solve`, `{name}`": solve(name, more) for name, more in solvers.items()},
+    }
+
+
+def programs(call: Callable[[], Any]) -> dict[str, tuple[Any, ...]]:
+    """The programs that a call runs, by name and shapes, with their arguments."""
+    kind, found, inside = type(jax.jit(lambda: None)), {}, False
+
+    def watched(program):
+        @functools.wraps(program)
+        def run(*given, **named):
+            nonlocal inside
+            leaves = jax.tree.leaves((given, named))
+            traced = any(isinstance(leaf, jax.core.Tracer) for leaf in leaves)
+            arrays = any(isinstance(leaf, jax.Array | np.ndarray) for leaf in leaves)
+            if arrays and not (traced or inside):
+                shapes = jax.tree.map(np.shape, (given, named))
+                found[f"{program.__name__} {shapes}"] = program, given, named
+            before, inside = inside, True
+            try:
+                return program(*given, **named)
+            finally:
+                inside = before
+
+        return run
+
+    modules = [sys.modules[name] for name in list(sys.modules) if name[:8] == "budgetja"]
+    kept = [
+        (module, name, value)
+        for module in modules
+        for name, value in list(vars(module).items())
+        if isinstance(value, kind)
+    ]
+    jit: Any = jax.jit
+    try:
+        for module, name, value in kept:
+            setattr(module, name, watched(value))
+        setattr(jax, "jit", lambda *given, **more: watched(jit(*given, **more)))
+        call()
+    finally:
+        setattr(jax, "jit", jit)
+        for module, name, value in kept:
+            setattr(module, name, value)
+    return found
+
+
+def rows(names: list[str], parts: list[str], dump: Path) -> Iterator[dict[str, Any]]:
+    """A row of results per device and program."""
+    for learner in LEARNERS:
+        for part, models in {"run": 1, "sweep": MODELS}.items():
+            if part not in parts:
+                continue
+            program, *given = stream(learner, models)
+            for name in names:
+                figures = counted(name, dump, compiled(name, program, *given))
+                yield {"device": name, "part": part, "what": learner, **figures}
+    if "call" not in parts:
+        return
+    for package in pkgutil.walk_packages(bj.__path__, "budgetjax."):
+        if package.name.split(".")[1] in ("refitting", "solvers", "scoring", "models"):
+            importlib.import_module(package.name)
+    known: dict[tuple[str, str], dict[str, Any]] = {}
+    for what, call in calls().items():
+        found = programs(call)
+        for name in names:
+            for key, (program, given, named) in found.items():
+                # JAX does not compile a program twice.
+                if (name, key) not in known:
+                    made = compiled(name, program, *given, **named)
+                    known[name, key] = counted(name, dump, made)
+                row = {"device": name, "part": "call", "what": what}
+                yield row | {"program": key.split()[0], **known[name, key]}
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Launches of compiled programs")
+    parts = ("run", "sweep", "call")
+    parser.add_argument("--devices", nargs="+", choices=DEVICES, default=list(DEVICES))
+    parser.add_argument("--parts", nargs="+", choices=parts, default=list(parts))
+    parser.add_argument("--output", type=Path, default=OUTPUT)
+    given = parser.parse_args()
+    if plugin := missing():
+        sys.exit(f"{plugin} is not installed: pip install --group accelerators")
+    with tempfile.TemporaryDirectory() as folder:
+        prepare(folder)
+        found = []
+        for row in rows(given.devices, given.parts, Path(folder)):
+            print(row["device"], row["what"], row.get("program", row["part"]), end=": ")
+            turns = [loop["launches"] for loop in row["loops"]]
+            print(f"{row['launches']} and per turn {turns}", flush=True)
+            found.append(row)
+            measure.save(found, given.output)
+
+
+if __name__ == "__main__":
+    main()
