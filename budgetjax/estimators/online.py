@@ -812,7 +812,10 @@ class BudgetedKernelClassifier(Classifier, Kernelised):
     where that predicts held-out rows better; for `partial_fit`, standardise features
     with different units first.
 
-    It computes in float32, or in float64 if X is float64 and JAX enables it.
+    It computes in float32, or in float64 if X is float64 and JAX enables it. Compiled
+    programs are kept in the user's cache folder, so a later process starts faster; see
+    `budgetjax.cache_compiled_programs`. The environment variable BUDGETJAX_CACHE names
+    another folder, or is `off`.
 
     Args:
       budget: the maximum number of support vectors.
