@@ -1,12 +1,13 @@
 """Keeps compiled programs on disk for later processes."""
 
 import contextlib
+import functools
 import hashlib
 import os
 import pathlib
 import platform
 
-# The environment variable of the command line: a folder, or `off`.
+# The environment variable of estimators and the command line: a folder, or `off`.
 VARIABLE = "BUDGETJAX_CACHE"
 OFF = "off"
 # Environment variables of JAX: its folder, and settings that keep every program. Most
@@ -29,8 +30,10 @@ def cache_compiled_programs(
     not writable, nothing is kept and everything works. The folder may be deleted at any
     time.
 
-    The command line does this by itself, unless the environment variable
-    BUDGETJAX_CACHE is `off`.
+    Estimators and the command line do this by themselves, in the folder that the
+    environment variable BUDGETJAX_CACHE names, if any, unless it is `off` or JAX has a
+    cache of its own. Processes may share a folder: one that reads a program while
+    another writes it compiles it.
 
     Args:
       folder: the folder, with a subfolder per kind of processor. None is JAX's own
@@ -57,6 +60,17 @@ def cache_compiled_programs(
         if name not in os.environ:
             jax.config.update(name.lower(), value)
     return found
+
+
+@functools.cache
+def cache_by_default() -> None:
+    """Keeps compiled programs on disk, unless the user has chosen otherwise."""
+    import jax
+
+    wanted = os.environ.get(VARIABLE, "")
+    own = getattr(jax.config, FOLDER.lower())
+    if wanted.lower() != OFF and not own and jax.config.jax_enable_compilation_cache:
+        cache_compiled_programs(wanted or None)
 
 
 def set_environment() -> None:

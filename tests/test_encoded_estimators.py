@@ -171,9 +171,12 @@ def test_what_is_tried():
     assert forms(np.random.default_rng(0).normal(size=(ROWS, 129))) == [online.Form()]
 
 
-@pytest.mark.parametrize("noise", [False, True])
-def test_a_sample_of_many_rows_chooses(monkeypatch, noise):
-    monkeypatch.setattr(online, "TRIAL_ROWS", 1024)
+@pytest.mark.parametrize(
+    ("noise", "sampled"), [(False, True), (True, True), (False, False)]
+)
+def test_many_rows_are_streamed_only_if_that_is_needed(monkeypatch, noise, sampled):
+    monkeypatch.setattr(online, "TRIAL_ROWS", 1024 if sampled else ROWS * 2)
+    monkeypatch.setattr(online, "FIRST_ROWS", 512)
     steps = []
     learn = noting(steps, online.Streamed.learn)
     monkeypatch.setattr(online.Streamed, "learn", learn)
@@ -185,7 +188,7 @@ def test_a_sample_of_many_rows_chooses(monkeypatch, noise):
     model = BudgetedKernelClassifier(BUDGET, random_state=0, epochs=2)
     model.fit(X, labels, weights)
     # Without a metric, the vectors are those of a stream of all rows.
-    assert steps == [1024] * 3 + [len(labels)] * noise
+    assert steps == [512] * 3 + [len(labels)] * noise
     assert int(model.state_.num_seen) == 2 * np.count_nonzero(weights)
     assert noise or model.score(TEST, TEST_LABELS) > 0.9
 

@@ -10,6 +10,7 @@ from jax.experimental.compilation_cache import compilation_cache
 
 import budgetjax as bj
 from budgetjax import _compile_cache
+from budgetjax.estimators import BudgetedKernelClassifier
 
 OPTIONS = ("jax_compilation_cache_dir", *map(str.lower, _compile_cache.SETTINGS))
 
@@ -67,6 +68,35 @@ def test_the_command_line_has_a_cache_unless_it_is_switched_off(environment, tmp
     assert folder.startswith(str(tmp_path / "xdg" / "budgetjax"))
     assert os.path.isdir(folder)
     assert os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] == "-1"
+
+
+def test_estimators_have_a_cache_unless_it_is_switched_off(
+    as_it_was, environment, tmp_path
+):
+    environment.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    environment.setenv(_compile_cache.VARIABLE, "off")
+    jax.config.update(OPTIONS[0], None)
+    fit_in_a_new_process()
+    assert jax.config.jax_compilation_cache_dir is None
+    environment.delenv(_compile_cache.VARIABLE)
+    jax.config.update("jax_enable_compilation_cache", False)
+    fit_in_a_new_process()
+    jax.config.update("jax_enable_compilation_cache", True)
+    assert jax.config.jax_compilation_cache_dir is None
+    fit_in_a_new_process()
+    folder = jax.config.jax_compilation_cache_dir
+    assert folder.startswith(str(tmp_path / "xdg" / "budgetjax"))
+    # A cache of the user's stays.
+    jax.config.update(OPTIONS[0], str(tmp_path / "own"))
+    fit_in_a_new_process()
+    assert jax.config.jax_compilation_cache_dir == str(tmp_path / "own")
+
+
+def fit_in_a_new_process():
+    """The first fit of an estimator, as far as the cache is concerned."""
+    _compile_cache.cache_by_default.cache_clear()
+    with pytest.raises(ValueError, match="inconsistent"):
+        BudgetedKernelClassifier().fit(np.ones((2, 1)), np.ones(3))
 
 
 def test_the_users_own_settings_of_jax_stay(environment, tmp_path):

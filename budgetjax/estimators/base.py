@@ -13,7 +13,7 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from budgetjax import models
+from budgetjax import _compile_cache, models
 from budgetjax._errors import ArgumentError, names_class
 from budgetjax.estimators import inputs
 from budgetjax.estimators.inputs import Rows, Table, Weights
@@ -35,7 +35,10 @@ class SetByFit:
 
 
 class Estimator(BaseEstimator):
-    """An estimator whose model takes raw rows."""
+    """An estimator whose model takes raw rows.
+
+    Compiled programs are kept on disk; see `budgetjax.cache_compiled_programs`.
+    """
 
     # Types of parameters are checked by `fit`, as scikit-learn asks, not by `__init__`.
     __no_type_check__ = True
@@ -109,6 +112,7 @@ class Estimator(BaseEstimator):
 
     def _validate(self, **arguments: Any) -> Any:
         """Rows as an array or a CSR matrix; with `y`, the targets too."""
+        _compile_cache.cache_by_default()
         arguments |= {"accept_sparse": "csr", "dtype": inputs.FLOATS}
         return validate_data(self, **arguments)
 

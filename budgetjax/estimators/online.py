@@ -67,11 +67,15 @@ STEEPEST = 5.0
 # are standardised columns whose outliers are clipped.
 TRIED_FOR_LABELS = ((0, 1.0), (5, 4.0), (16, 4.0))
 TRIED_FOR_NUMBERS = ((0, 4.0), (5, 1.0), (16, 1.0))
-# Passes of steps before the choice among these; the best is refitted anew. On seventeen
+# Passes of steps before the choice among these, and fewer over many rows. On seventeen
 # sets, choices after three were 0.07 points worse, after twenty 0.07 better.
-TRIAL_EPOCHS = 5
-# Rows that choose the form and whether a metric is learned: all, or a sample of them.
-TRIAL_ROWS = 40_960
+TRIAL_EPOCHS, FEWER_EPOCHS, MANY_ROWS = 5, 3, 50_000
+# The maximum number of rows that choose the form. Fewer find too few bins: with 40,960
+# of 100,000 rows of covtype, the model was 1.5 points worse.
+TRIAL_ROWS = 200_000
+# The maximum number of rows to stream before it is known that there is no metric, which
+# comes with the vectors of a fold.
+FIRST_ROWS = 8192
 # A table has at most this number of columns, and at least this number of rows.
 MOST_COLUMNS, FEWEST_ROWS = 128, 1000
 # Columns whose deviations differ by up to this factor are learned as they are, too.
@@ -168,14 +172,14 @@ class Streamed(NamedTuple):
       model: the model.
       examples: what it learns.
       rivals: the states of other models, of other kernel widths.
-      tried: the rows that they have learned so far; None for all.
+      is_partial: whether they have learned only a part of it so far.
     """
 
     form: Form
     model: Labelled
     examples: Examples
     rivals: list[OnlineState]
-    tried: Int[np.ndarray, " tried"] | None = None
+    is_partial: bool = False
 
     def learn(
         self,
@@ -238,11 +242,9 @@ class OnlineEstimator(Estimator):
         """The values of gamma to choose from, the default first."""
         return [self.gamma]
 
-    def _rows_to_try(
-        self, examples: Examples, order: Int[np.ndarray, " n"]
-    ) -> Int[np.ndarray, " tried"] | None:
-        """The rows that choose among models, in this order; None for all."""
-        return None
+    def _streams_first(self, examples: Examples) -> bool:
+        """Whether a part of the rows is streamed, as a metric may be learned."""
+        return False
 
     def _refit(
         self,
@@ -254,7 +256,7 @@ class OnlineEstimator(Estimator):
     ) -> Labelled:
         """The best model of the same rows, or of its rivals, with new coefficients.
 
-        Models that have learned only some rows learn all in these orders, if the refit
+        Models that have learned only a part learn all in these orders, if the refit
         needs it. `of_stream` is True for the sample of a stream, before a prediction.
         """
         raise NotImplementedError
@@ -311,10 +313,12 @@ class OnlineEstimator(Estimator):
         orders = [
             random.permutation(n) if shuffle else np.arange(n) for _ in range(epochs)
         ]
-        examples = starts[0].examples
-        tried = self._rows_to_try(examples, orders[0]) if refits else None
-        first = orders if tried is None else [tried] * epochs
-        streamed = [start._replace(tried=tried) for start in self._learn(starts, first)]
+        is_partial = refits and self._streams_first(starts[0].examples)
+        first = [_spread(orders[0], weights, FIRST_ROWS)] if is_partial else orders
+        streamed = [
+            start._replace(is_partial=is_partial)
+            for start in self._learn(starts, first)
+        ]
         model = self._refit(streamed, seed, orders) if refits else streamed[0].model
         self._model, self._reservoir, self._solved = model, None, None
         self.n_iter_ = epochs
@@ -632,18 +636,13 @@ class Kernelised(OnlineEstimator):
             refits=refits,
         )
 
-    def _rows_to_try(
-        self, examples: Examples, order: Int[np.ndarray, " n"]
-    ) -> Int[np.ndarray, " tried"] | None:
-        weighted = order[examples.weights[order] > 0]
-        if len(weighted) <= TRIAL_ROWS or self.learn_metric is False:
-            return None
-        name = self.algorithm or self._family.before_refit
-        algorithm = registry.by_name()[name]
-        if algorithm.with_vectors is None or algorithm.memory is None:
-            return None
-        places = np.linspace(0, len(weighted) - 1, TRIAL_ROWS)
-        return weighted[places.astype(np.intp)]
+    def _streams_first(self, examples: Examples) -> bool:
+        algorithm = registry.by_name()[self.algorithm or self._family.before_refit]
+        has_vectors = (
+            algorithm.with_vectors is not None and algorithm.memory is not None
+        )
+        many = np.count_nonzero(examples.weights) > FIRST_ROWS
+        return has_vectors and self.learn_metric is not False and bool(many)
 
     def _refit(
         self,
@@ -661,38 +660,50 @@ class Kernelised(OnlineEstimator):
             start = functools.partial(
                 self._start_refit, seed=seed, report=report, of_stream=of_stream
             )
-            best, draft = streamed[0], None
+            best, draft, tried = streamed[0], None, None
             if len(streamed) > 1:
-                trial = functools.partial(start, epochs=TRIAL_EPOCHS, compares=True)
-                drafts = [trial(each, tried=each.tried) for each in streamed]
+                weights = best.examples.weights
+                count = int(np.count_nonzero(weights))
+                if count > TRIAL_ROWS:
+                    tried = _spread(orders[0], weights, TRIAL_ROWS)
+                epochs = FEWER_EPOCHS if count > MANY_ROWS else TRIAL_EPOCHS
+                trial = functools.partial(start, epochs=epochs, compares=True)
+                drafts = [trial(each, tried=tried) for each in streamed]
                 number = _find_best(drafts)
                 best, draft = streamed[number], drafts[number]
-            if best.tried is None:
-                draft = start(best) if draft is None else draft.learn_metric(EPOCHS)
-                return self._finish(best, draft)
-            # What a trial prefers is not tried again on all rows.
-            learns = draft is not None and draft.metric is not None
-            draft = start(best, learns=learns)
-            seen = len(orders) * int(np.count_nonzero(best.examples.weights))
-            if draft is None or draft.metric is None:
-                best = self._learn_all(best, orders)
-                state = best.model.model
-                draft = start(best) if draft is None else draft._replace(state=state)
+                del drafts
+            if draft is None or tried is not None:
+                # What a trial prefers is not compared again on all rows.
+                learns = draft is not None and draft.metric is not None
+                draft = start(best, learns=learns)
             else:
-                # Vectors come from a part of the rows, and the metric from all.
-                state = draft.state._replace(num_seen=Counter.of(seen))
-                draft = draft._replace(state=state)
+                draft = draft.learn_metric(EPOCHS)
+            if best.is_partial:
+                best, draft = self._complete(best, draft, orders, start)
             return self._finish(best, draft)
 
-    def _learn_all(
-        self, streamed: Streamed, orders: Sequence[Int[np.ndarray, " n"]]
-    ) -> Streamed:
-        """The model after a new start and the examples in these orders."""
-        model = streamed.model
+    def _complete(
+        self,
+        streamed: Streamed,
+        draft: Draft | None,
+        orders: Sequence[Int[np.ndarray, " n"]],
+        start: Callable[[Streamed], Draft | None],
+    ) -> tuple[Streamed, Draft | None]:
+        """A refit as if all examples had been streamed, not only a part.
+
+        They are, unless there is a metric, which comes with the vectors of a fold.
+        """
+        model, weights = streamed.model, streamed.examples.weights
+        if draft is not None and draft.metric is not None:
+            seen = len(orders) * int(np.count_nonzero(weights))
+            state = draft.state._replace(num_seen=Counter.of(seen))
+            return streamed, draft._replace(state=state)
         state = clear(registry.of_state(model.model), model.model)
-        empty = streamed._replace(model=model._replace(model=state), tried=None)
-        (learned,) = self._learn([empty], orders)
-        return learned
+        empty = streamed._replace(model=model._replace(model=state), is_partial=False)
+        (streamed,) = self._learn([empty], orders)
+        if draft is None:
+            return streamed, start(streamed)
+        return streamed, draft._replace(state=streamed.model.model)
 
     def _start_refit(
         self,
@@ -747,6 +758,14 @@ class Kernelised(OnlineEstimator):
             model = model._replace(scaling=_without_padding(model.scaling, form))
         self._importances = _importances(model, examples.X)
         return model
+
+
+def _spread(
+    order: Int[np.ndarray, " n"], weights: Float[np.ndarray, " n"], count: int
+) -> Int[np.ndarray, " count"]:
+    """So many rows with a weight, spread evenly over the order."""
+    rows = order[weights[order] > 0]
+    return rows[np.linspace(0, len(rows) - 1, count).astype(np.intp)]
 
 
 def _fit_form(X: Rows, num_bins: int, factor: float = 1.0) -> Form:
@@ -812,7 +831,10 @@ class BudgetedKernelClassifier(Classifier, Kernelised):
     where that predicts held-out rows better; for `partial_fit`, standardise features
     with different units first.
 
-    It computes in float32, or in float64 if X is float64 and JAX enables it.
+    It computes in float32, or in float64 if X is float64 and JAX enables it. Compiled
+    programs are kept in the user's cache folder, so a later process starts faster; see
+    `budgetjax.cache_compiled_programs`. The environment variable BUDGETJAX_CACHE names
+    another folder, or is `off`.
 
     Args:
       budget: the maximum number of support vectors.
@@ -850,7 +872,7 @@ class BudgetedKernelClassifier(Classifier, Kernelised):
       encode: how columns are written before they are learned; see `budgetjax.encoding`.
         False for rows as they are; a number of bins per column, where 0 is a number in
         units of the column's quartiles with outliers clipped. "auto" tries 0, 5 and 16
-        bins in `fit`, with a learned metric, by short fits on held-out rows, of 40,960
+        bins in `fit`, with a learned metric, by short fits on held-out rows, of 200,000
         rows at most; with fewer than 1,000 rows it is 0, and False in `partial_fit`,
         for sparse rows, for more than 128 columns, such as images, and where `kernel`,
         `gamma`, `move_vectors` or `learn_metric` are not their defaults. Encoded rows
