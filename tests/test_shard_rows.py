@@ -18,7 +18,7 @@ from budgetjax.refitting import adam, newton
 
 N = 256
 X, Y = bj.datasets.checkerboard(N, seed=0)
-CLASSES = (X[:, 0] > 2).astype(np.int32) + 2 * (X[:, 1] > 2)
+CLASSES = (X[:, 0] > 0).astype(np.int32) + 2 * (X[:, 1] > 0)
 VALUES = np.sin(X[:, 0]) * X[:, 1] + 100
 
 
