@@ -55,6 +55,7 @@ from budgetjax.online.sweeps import sweep as sweep
 from budgetjax.refitting.calibration import calibrate as calibrate
 from budgetjax.refitting.calibration import probabilities as probabilities
 from budgetjax.refitting.compress import compress as compress
+from budgetjax.refitting.merge_models import merge_models as merge_models
 from budgetjax.refitting.one_class import one_class as one_class
 from budgetjax.refitting.reduce import compact as compact
 from budgetjax.refitting.reduce import prune as prune

@@ -32,10 +32,10 @@ def share_rows(rank, count):
     """Refits on rows of which each process has a half; the first has two rows more."""
     X, y = checkerboard(256, seed=0)
     state = bj.perceptron.init(
-        bj.RBF(8.0), num_features=2, budget=20, maintenance=bj.RemoveOldest()
+        bj.RBF(1.0), num_features=2, budget=20, maintenance=bj.RemoveOldest()
     )
     state, _ = bj.run(bj.perceptron, state, X, y)
-    targets = bj.sgd.init(bj.RBF(8.0), num_features=2, budget=20, num_classes=None)
+    targets = bj.sgd.init(bj.RBF(1.0), num_features=2, budget=20, num_classes=None)
     targets, _ = bj.run(bj.sgd, targets, X, np.ones(256))
 
     def own(n):
@@ -48,7 +48,9 @@ def share_rows(rank, count):
 
     found = []
     rows, labels, weight = own(256)
-    scaled = bj.Labelled(state, bj.scaling.Scaling.translation(np.zeros(2)), np.array([3, 5]))
+    scaled = bj.Labelled(
+        state, bj.scaling.Scaling.translation(np.zeros(2)), np.array([3, 5])
+    )
     words = labels if count == 1 else np.where(local(labels) > 0, 5, 3)
     for model, names, more in [
         (state, labels, {"loss": "squared"}),
@@ -61,7 +63,7 @@ def share_rows(rank, count):
         found.append(bj.decision_function(model, X))
     # One batch per epoch, so the order of rows does not matter.
     rows, labels, weight = own(128)
-    moved = bj.refit(state, rows, labels, weight=weight, move_vectors=True)
+    moved = bj.refit(state, rows, labels, weight=weight, move_vectors=True, epochs=3)
     found.append(bj.decision_function(moved, X))
     once = bj.refit(state, iter([(rows, labels, weight)]), loss="squared")
     found.append(bj.decision_function(once, X))

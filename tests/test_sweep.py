@@ -187,7 +187,7 @@ def test_two_processes_share_a_sweep(tmp_path, quick_process):
 
     def start(rank, count):
         path = tmp_path / f"{rank}-{count}.npz"
-        command = [sys.executable, processes.__file__, rank, count, port, path]
+        command = [sys.executable, processes.__file__, "sweep", rank, count, port, path]
         return subprocess.Popen(map(str, command), env=os.environ | quick_process)
 
     children = [start(0, 1), start(0, 2), start(1, 2)]

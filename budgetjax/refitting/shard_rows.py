@@ -67,7 +67,8 @@ def shard_rows(
         if array.shape[:1] != (number,):
             got = array.shape
             raise ArgumentError(name, f"have {number} rows, as X", got)
-    shards = Shards(Mesh(np.array(jax.devices() if devices is None else devices), ROWS))
+    mesh = Mesh(np.array(jax.devices() if devices is None else devices), ROWS)
+    shards = Shards(mesh)
     local = shards.local_number
     if not local:
         raise ArgumentError("devices", "have one of this process", f"{devices}")
@@ -75,7 +76,7 @@ def shard_rows(
     share = int(np.max(shards.gather(np.array([-(-number // local)]))))
     at = np.arange(local * share)
     present, at = at < number, at % number
-    split = NamedSharding(shards.mesh, PartitionSpec(ROWS))
+    split = NamedSharding(mesh, PartitionSpec(ROWS))
 
     def place(array: np.ndarray) -> Any:
         if array.dtype.kind not in "biuf":

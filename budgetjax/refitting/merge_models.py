@@ -1,0 +1,137 @@
+"""One model of several that learned parts of the data; see `merge_models`."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from budgetjax import _checks, models
+from budgetjax._errors import ArgumentError, names_errors
+from budgetjax.models import KernelModel, Labelled
+from budgetjax.refitting.compress import compress
+from budgetjax.refitting.refit import refit
+
+
+@names_errors("merge_models")
+def merge_models(
+    parts: Any,
+    budget: int,
+    X: Any = None,
+    y: Any = None,
+    *,
+    steps: int = 200,
+    **options: Any,
+) -> KernelModel | Labelled:
+    r"""One model of at most `budget` vectors for models that learned parts of the data.
+
+    It is :math:`\tfrac1m \sum_i f_i` over all support vectors, compressed as by
+    `budgetjax.compress`. Each model needs :math:`B (d + C)` numbers, which is all that
+    the machines that hold the data have to send. Rows, of any part of the data or all,
+    refit the coefficients; do that if some models have not seen all classes.
+
+    Cost: for m models of B vectors that of `compress` for m B vectors, and that of
+    `refit` for `budget` vectors if there are rows.
+
+    Args:
+      parts: models with the same kernel and columns, as for `compress`; or states of
+        one algorithm stacked by `jax.vmap`, or by
+        `jax.experimental.multihost_utils.process_allgather`.
+      budget: the number of support vectors, at least 1; if all models together have no
+        more, all are kept.
+      X, y: rows for `budgetjax.refit`, also batches, or rows divided among devices;
+        None leaves the coefficients of the compressed mean.
+      steps: as for `compress`.
+      **options: other arguments of `refit`.
+
+    Returns:
+      A `KernelModel`; in a `Labelled` if the models have labels or a scaling.
+
+    Raises:
+      ValueError: if there are no models, they differ in kind, kernel, scaling,
+        classes, features, targets or units, or one has no support vectors; and as
+        `compress` and `refit`.
+
+    Example:
+      >>> X, y = bj.datasets.checkerboard(4000, seed=0)
+      >>> state = bj.pegasos.init(
+      ...     bj.RBF(8.0), num_features=2, budget=40, regularization=1e-4)
+      >>> learn = jax.vmap(lambda X, y: bj.run(bj.pegasos, state, X, y)[0])
+      >>> shards = learn(X.reshape(4, 1000, 2), y.reshape(4, 1000))
+      >>> model = bj.merge_models(shards, 40, X, y)
+      >>> len(model.vectors), float((model.predict(X) == y).mean()) > 0.9
+      (40, True)
+    """
+    _checks.check_not_traced(parts, X, y)
+    budget = _checks.size("budget", budget)
+    steps = _checks.size("steps", steps, at_least=0)
+    given = [models.unwrap_labelled(part) for part in _unstack(parts)]
+    if not given:
+        raise ArgumentError("parts", "have models", "none")
+    merged = compress(_merge(given), budget, steps=steps)
+    return merged if X is None else refit(merged, X, y, **options)
+
+
+def _unstack(parts: Any) -> list[Any]:
+    """The models of a sequence, or of a stack of states."""
+    vectors = parts.expansion.vectors if isinstance(parts, models.State) else None
+    if vectors is None and isinstance(parts, Sequence) and type(parts) in (list, tuple):
+        return list(parts)
+    if vectors is None or vectors.ndim != 3:
+        wanted = "be a list of models, or states stacked along one axis"
+        raise ArgumentError("parts", wanted, _checks.kind_name(parts))
+    leaves, structure = jax.tree.flatten(jax.device_get(parts))
+    return [structure.unflatten(one) for one in zip(*leaves, strict=True)]
+
+
+def _merge(parts: list[Any]) -> Any:
+    """The mean of models: the union of their support vectors."""
+    first = parts[0]
+    _check_equal("kind", [isinstance(part, Labelled) for part in parts])
+    if not isinstance(first, Labelled):
+        return _union(parts)
+    for name in ("scaling", "classes", "feature_names", "unit"):
+        _check_equal(name, [getattr(part, name) for part in parts])
+    _check_equal("kind", [type(part.model) is tuple for part in parts])
+    inside = [part.model for part in parts]
+    if type(first.model) is tuple:
+        union = tuple(map(_union, map(list, zip(*inside, strict=True))))
+    else:
+        union = _union(inside)
+    intercept = np.mean([part.intercept for part in parts], axis=0)
+    intercept = intercept if intercept.ndim else float(intercept)
+    return first._replace(model=union, intercept=intercept, calibration=None)
+
+
+def _union(parts: list[Any]) -> KernelModel:
+    """The mean of states or kernel models."""
+    small = [models.to_kernel_model(models.unwrap(part)) for part in parts]
+    first = small[0]
+    for name in ("kernel", "inverse_link"):
+        _check_equal(name, [getattr(part, name) for part in small])
+    for name, number in (
+        ("number of features", models.num_features),
+        ("number of columns", models.num_columns),
+        ("dtype", models.dtype_of),
+    ):
+        _check_equal(name, [number(part) for part in small])
+    vectors, coefficients, bias = (
+        [np.asarray(getattr(part, name)) for part in small]
+        for name in ("vectors", "coefficients", "bias")
+    )
+    return first._replace(
+        vectors=jax.device_put(np.concatenate(vectors)),
+        coefficients=jax.device_put(np.concatenate(coefficients) / len(small)),
+        bias=jax.device_put(np.mean(bias, axis=0, dtype=bias[0].dtype)),
+    )
+
+
+def _check_equal(name: str, values: list[Any]) -> None:
+    """Raises if a part of a model differs from that of the first."""
+    leaves, kind = jax.tree.flatten(values[0])
+    for i, value in enumerate(values):
+        others, structure = jax.tree.flatten(value)
+        same = structure == kind and all(map(np.array_equal, leaves, others))
+        if not same:
+            expected = f"have the {name} of model 0, {_checks.value_text(values[0])}"
+            raise ArgumentError(f"model {i}", expected, _checks.value_text(value))

@@ -1,0 +1,137 @@
+"""One model of several that learned parts of the data."""
+
+import jax
+import numpy as np
+import pytest
+
+import budgetjax as bj
+
+X, Y = bj.datasets.checkerboard(800, seed=0)
+PARTS = [slice(i, i + 200) for i in range(0, 800, 200)]
+CLASSES = (X[:, 0] > 0).astype(np.int32) + 2 * (X[:, 1] > 0)
+
+
+def learned(part=slice(200), y=Y, gamma=8.0, **more):
+    given = {"maintenance": bj.RemoveOldest()} | more
+    kernel = bj.RBF(gamma)
+    state = bj.perceptron.init(kernel, num_features=2, budget=20, **given)
+    return bj.run(bj.perceptron, state, X[part], y[part])[0]
+
+
+def mean(parts):
+    return np.mean([bj.decision_function(part, X) for part in parts], axis=0)
+
+
+@pytest.mark.parametrize("y", [Y, CLASSES], ids=["binary", "classes"])
+def test_without_compression_the_mean(y):
+    more = {} if y is Y else {"num_classes": 4}
+    parts = [learned(part, y, **more) for part in PARTS]
+    merged = bj.merge_models(parts, 80)
+    assert len(merged.vectors) == 80
+    np.testing.assert_allclose(
+        bj.decision_function(merged, X), mean(parts), rtol=1e-4, atol=1e-5
+    )
+
+
+def test_stacked_states():
+    state = learned(slice(0))
+    learn = jax.vmap(lambda X, y: bj.run(bj.perceptron, state, X, y)[0])
+    stack = learn(X.reshape(4, 200, 2), Y.reshape(4, 200))
+    parts = [learned(part) for part in PARTS]
+    merged = [bj.merge_models(each, 80) for each in (stack, parts)]
+    np.testing.assert_allclose(*(bj.decision_function(one, X) for one in merged), 1e-4)
+
+
+def test_compressed_and_refitted():
+    parts = [learned(part) for part in PARTS]
+    small = bj.merge_models(parts, 20)
+    assert len(small.vectors) == 20
+    refitted = bj.merge_models(parts, 20, X, Y, penalty=1.0)
+    expected = bj.refit(small, X, Y, penalty=1.0)
+    np.testing.assert_array_equal(
+        *(bj.decision_function(one, X) for one in (refitted, expected))
+    )
+    accuracy = [
+        np.mean(np.asarray(bj.predict(one, X)) == Y) for one in (*parts, refitted)
+    ]
+    assert accuracy[-1] > max(accuracy[:-1])
+
+
+def test_labelled_models():
+    """Classes stay, and intercepts are averaged in their unit."""
+    scaling = bj.scaling.Scaling.translation(np.ones(2))
+    names = np.array(["a", "b"])
+    parts = [bj.Labelled(learned(part), scaling, names) for part in PARTS]
+    merged = bj.merge_models(parts, 80)
+    assert set(bj.predict(merged, X).tolist()) == {"a", "b"}
+    np.testing.assert_allclose(
+        bj.decision_function(merged, X), mean(parts), rtol=1e-4, atol=1e-5
+    )
+    values = [
+        bj.Labelled(
+            bj.KernelModel(
+                bj.RBF(8.0), X[part], Y[part] * np.float32(1), np.float32(0)
+            ),
+            intercept=float(i),
+            unit=2.0,
+        )
+        for i, part in enumerate(PARTS)
+    ]
+    np.testing.assert_allclose(
+        bj.decision_function(bj.merge_models(values, 800), X),
+        mean(values),
+        rtol=1e-4,
+        atol=1e-4,
+    )
+    several = [bj.Labelled((learned(part), learned(part, -Y))) for part in PARTS]
+    np.testing.assert_allclose(
+        bj.decision_function(bj.merge_models(several, 80), X),
+        mean(several),
+        rtol=1e-4,
+        atol=1e-5,
+    )
+
+
+def labelled(**changes):
+    return bj.Labelled(learned(), classes=np.array([0, 1]))._replace(**changes)
+
+
+@pytest.mark.parametrize(
+    ("parts", "budget", "message"),
+    [
+        ([], 5, "parts must have models, got none"),
+        (learned(), 5, "parts must be a list of models, or states stacked"),
+        ([learned()], 0, "budget must be at least 1, got 0"),
+        (
+            [learned(), learned(gamma=4.0)],
+            5,
+            r"model 1 must have the kernel of model 0",
+        ),
+        (
+            [learned(), learned(y=CLASSES, num_classes=4)],
+            5,
+            "model 1 must have the number of columns of model 0, 1, got 4",
+        ),
+        ([learned(), learned(slice(0))], 0, "budget must be at least 1"),
+        ([labelled(), learned()], 5, "model 1 must have the kind of model 0"),
+        (
+            [labelled(), labelled(classes=np.array([1, 0]))],
+            5,
+            r"model 1 must have the classes of model 0, \[0, 1\], got \[1, 0\]",
+        ),
+        (
+            [labelled(), labelled(scaling=bj.scaling.Scaling.translation(np.ones(2)))],
+            5,
+            "model 1 must have the scaling of model 0",
+        ),
+        ([labelled(), labelled(unit=2.0)], 5, "model 1 must have the unit of model 0"),
+        (
+            [learned(), bj.LinearModel(np.ones(2), np.zeros(()))],
+            5,
+            "model must have support vectors, got LinearModel",
+        ),
+    ],
+)
+def test_what_cannot_be_merged(parts, budget, message):
+    with pytest.raises(ValueError, match=f"^(merge_models|support): {message}"):
+        bj.merge_models(parts, budget)
