@@ -132,7 +132,9 @@ def accuracy(model: Any, X: Any, y: Any) -> float:
     return 100 * float(np.mean(np.asarray(bj.predict(model, X)) == y))
 
 
-def cell(name: str, budget: int, method: str, orders: int) -> dict[str, Any]:
+def cell(
+    name: str, budget: int, method: str, orders: int, widths: list[float]
+) -> dict[str, Any]:
     """One cell of the table."""
     X, y, *_, classes = parts(name, 0)
     rows = min(CHOICE, len(y))
@@ -146,7 +148,7 @@ def cell(name: str, budget: int, method: str, orders: int) -> dict[str, Any]:
         )
         return -accuracy(model, X[rows - held : rows], y[rows - held : rows])
 
-    width = min(WIDTHS, key=error)
+    width = min(widths, key=error) if len(widths) > 1 else widths[0]
     found, seconds, vectors = [], 0.0, 0
     for seed in range(orders):
         X, y, X_test, y_test, _ = parts(name, seed)
@@ -178,19 +180,25 @@ def theirs(name: str, budget: int, method: str) -> float:
     return {100: small, 500: large}[budget][place]
 
 
-def cases(names: list[str], orders: int | None) -> Iterator[measure.Case]:
+def cases(given: argparse.Namespace) -> Iterator[measure.Case]:
     """All cells of several sets."""
-    for name in names:
-        count = orders or (3 if name in UNBUDGETED else 1)
-        for budget in (100, 500):
+    for name in given.data:
+        count = given.orders or (3 if name in UNBUDGETED else 1)
+        for budget in given.budgets:
             for method in list(METHODS)[:-1]:
                 if method == "Projectron++ per class" and name == "checkerboard":
                     continue  # Two classes share all vectors.
                 key = {"data": name, "B": budget, "method": method}
-                yield key, functools.partial(cell, name, budget, method, count)
+                yield (
+                    key,
+                    functools.partial(cell, name, budget, method, count, given.widths),
+                )
         if name in UNBUDGETED:
             key = {"data": name, "B": 0, "method": "unbudgeted"}
-            yield key, functools.partial(cell, name, 0, "unbudgeted", count)
+            yield (
+                key,
+                functools.partial(cell, name, 0, "unbudgeted", count, given.widths),
+            )
         parts.cache_clear()
 
 
@@ -198,8 +206,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Table 1 of Pegasos on a budget")
     parser.add_argument("--data", nargs="+", choices=DATA, default=list(DATA))
     parser.add_argument("--orders", type=int, help="3 of the small sets, 1 of others")
-    given = parser.parse_args()
-    measure.show(measure.resumed(cases(given.data, given.orders), OUTPUT))
+    parser.add_argument("--budgets", type=int, nargs="+", default=[100, 500])
+    parser.add_argument("--widths", type=float, nargs="+", default=list(WIDTHS))
+    measure.show(measure.resumed(cases(parser.parse_args()), OUTPUT))
 
 
 if __name__ == "__main__":
