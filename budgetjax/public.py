@@ -22,6 +22,7 @@ from budgetjax.models import Support as Support
 from budgetjax.models import decision_function as decision_function
 from budgetjax.models import predict as predict
 from budgetjax.models import support as support
+from budgetjax.online.ahpatron import ahpatron as ahpatron
 from budgetjax.online.algorithm import Algorithm as Algorithm
 from budgetjax.online.algorithm import average_iterates as average_iterates
 from budgetjax.online.algorithm import init_fields as init_fields

@@ -192,6 +192,7 @@ def _rows():
         {"maintenance": bj.RemoveFewestErrors(20)},
     )
     yield Row("norma", bj.norma, {"learning_rate": 0.3, "regularization": 0.1})
+    yield Row("ahpatron-multiclass", bj.ahpatron, {}, NUM_CLASSES, unlike=LEAVES_HOLES)
     yield Row("alma", bj.alma, {"maintenance": bj.RemoveSmallest(), "alpha": 0.8})
     yield Row(
         "passive-aggressive-onto-candidate",

@@ -653,6 +653,23 @@ def test_the_average_of_sbp_climbs_to_the_optimum(fit_bias, double):
         assert np.mean(np.abs(ours - theirs)) < 0.05
 
 
+def test_the_rate_of_the_uniform_average_of_sbp(double):
+    """Lemma 3.2: 3 / sqrt(T), by Zinkevich's bound in a ball of radius 1."""
+    X, y = digits(MANY)
+    _, slack, best = optimum("digits", MANY, 0.1, False)
+    for seed in range(3):
+        state = started("sbp", X, y, slack=slack, average_power=0.0, seed=seed)
+        path, _ = path_of("sbp", state, X, y, STEPS[False])
+        T = path.num_updates.astype(float)
+        levels = [level_of(c, y, slack, False) for c in path.mean_responses]
+        levels = np.array(levels)
+        scaled = (best - levels) * np.sqrt(T)
+        assert T[-1] > 10_000
+        assert np.all(scaled < 3)
+        # Here a fifth of that, and the rate is no better.
+        assert 0.2 < np.min(scaled) < np.max(scaled) < 0.6
+
+
 @pytest.mark.parametrize("fit_bias", [False, True], ids=["", "bias"])
 def test_sbp_with_little_slack(fit_bias, double):
     """Few examples are under water, of either class; it must not wait for others."""

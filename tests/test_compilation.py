@@ -42,7 +42,9 @@ def copies_in_loops(text, shape):
 # Delayed projections rewrite all vectors now and then; what has no maintenance never
 # writes over a slot.
 OTHERS = registry.named(
-    "perceptron-unbudgeted", "pegasos-ball-delayed-project-average-multiclass"
+    "perceptron-unbudgeted",
+    "ahpatron-multiclass",
+    "pegasos-ball-delayed-project-average-multiclass",
 )
 LEARNERS = tuple(row for row in registry.firsts() if row not in OTHERS)
 

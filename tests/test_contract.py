@@ -232,6 +232,8 @@ OTHERWISE = {
     "margin_updates": True,
     "same_class": True,
     "shrink": 0.9,
+    "epsilon": 0.3,
+    "radius": 3.0,
 }
 # So says the docstring.
 DOCUMENTED = {("penalty", "variant")}

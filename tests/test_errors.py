@@ -24,6 +24,7 @@ NAN, INF = float("nan"), float("inf")
 pytestmark = pytest.mark.usefixtures("as_installed")
 
 REQUIRED = {
+    "ahpatron": {},
     "alma": {},
     "forgetron": {},
     "perceptron": {"maintenance": bj.RemoveOldest()},
@@ -151,7 +152,7 @@ def tube(width):
 
 
 STRATEGIES = "alma perceptron pegasos sgd passive_aggressive arow"
-OF_LABELS = "alma perceptron pegasos passive_aggressive projectron arow"
+OF_LABELS = "ahpatron alma perceptron pegasos passive_aggressive projectron arow"
 OF_ANY_TARGETS = "sgd norma fourier nystrom"
 AVERAGING = "perceptron pegasos sgd norma passive_aggressive fourier nystrom"
 SUM = bj.RBF(1.0) + bj.RBF(2.0)
@@ -214,6 +215,8 @@ ARGUMENTS = [
     ("sgd", "learning_rate", [lambda t: jnp.ones(2)], "give one number ... shape (2,)"),
     ("pegasos", "project_to_ball", ["yes"], "True or False, got 'yes'"),
     ("perceptron", "margin", [-1], "at least 0, got -1"),
+    ("ahpatron", "epsilon", [1], "at least 0 and below 1, got 1"),
+    ("ahpatron", "radius", [0], "above 0, got 0"),
     ("alma", "alpha", [0], "above 0, got 0"),
     ("alma", "alpha", [1.5], "at most 1, got 1.5"),
     ("passive_aggressive", "variant", ["PA-3", None, ["PA"]], "one of ... PA-I ... {}"),

@@ -293,9 +293,8 @@ def test_without_unlearning_half_the_largest_margin_is_certain(double):
     for height in (0.5, 5.0, 500.0):
         state = started("mpu", "dense", X, y, hard_margin=True)
         largest = jnp.max(state.problem.squares)
-        state = state._replace(
-            gap=jnp.full_like(state.gap, jnp.inf), threshold=height * largest
-        )
+        given = {"gap": np.inf, "threshold": height * largest}
+        state = started("mpu", "dense", X, y, hard_margin=True, **given)
         everyone, step = bj.mpu.prepare(state, X, y), jax.jit(bj.mpu.step)
         for _ in range(2000):
             state = step(state, *everyone)
@@ -309,6 +308,20 @@ def test_without_unlearning_half_the_largest_margin_is_certain(double):
         weights = np.asarray(state.weights)
         fraction = np.min(y * (X @ weights)) / math.sqrt(weights @ weights) / most
         assert 1 / (2 + 1 / height) < fraction < 1
+
+
+@pytest.mark.parametrize("more", [{}, {"hard_margin": True}])
+def test_the_inputs_of_the_paper_in_place_of_a_tolerance(more, double):
+    X, y = separable()
+    usual = started("mpu", "dense", X, y, tolerance=1e-2, **more)
+    given = {"gap": usual.gap, "threshold": usual.threshold}
+    state = started("mpu", "dense", X, y, **given, **more)
+    for name in ("gap", "threshold", "max_count"):
+        np.testing.assert_allclose(getattr(state, name), getattr(usual, name))
+    # I_max is an integer, and C is I_max / b.
+    if not more:
+        state = started("mpu", "dense", X, y, penalty=2.0, threshold=100.3)
+        assert (state.max_count, state.threshold) == (201, 100.5)
 
 
 def check_updates_of_a_hard_margin(state, most):

@@ -12,6 +12,7 @@ import optax
 import pytest
 from compare import mistakes
 from reference import (
+    ahpatron,
     alma,
     arow,
     forgetron,
@@ -129,7 +130,16 @@ STRATEGIES = {
         partial(ref.project_onto_nearest, **RIDGED),
     ),
 }
-LEARNERS = (alma, arow, forgetron, passive_aggressive, pegasos, perceptron, projectron)
+LEARNERS = (
+    ahpatron,
+    alma,
+    arow,
+    forgetron,
+    passive_aggressive,
+    pegasos,
+    perceptron,
+    projectron,
+)
 LEARNERS = {learner.__name__.rpartition(".")[2]: learner for learner in LEARNERS}
 
 
@@ -178,7 +188,7 @@ def case(
     make = None
     if algorithm == "norma":
         make = STRATEGIES["oldest"][1]
-    elif algorithm not in ("forgetron", "projectron"):
+    elif algorithm not in ("ahpatron", "forgetron", "projectron"):
         none = None, lambda: ref.refuse
         given["maintenance"], make = STRATEGIES.get(strategy, none)
         given["seed"] = 7
@@ -322,6 +332,9 @@ def _cases():
         yield case(name, "projectron", data, threshold=0.3, **ridge, **more)
     more = {"margin_updates": True, "same_class": True, "weighted": True}
     yield case("same-class", "projectron", "digits", threshold=0.5, **ridge, **more)
+
+    yield case("binary", "ahpatron", "banana", epsilon=0.3, weighted=True, **ridge)
+    yield case("classes", "ahpatron", "digits", radius=4.0, budget=20, **ridge)
 
     # The second order, in the span of support vectors that move.
     second = ridge | {"confidence": 0.01}

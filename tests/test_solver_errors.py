@@ -153,6 +153,8 @@ BAD = [
     *values(("mpu", "dcd"), LOSS, loss=("Hinge", "logistic", "", None, 1, [""])),
     bad("mpu", NOT_SQUARED + "a hard margin", **SQUARED, **HARD),
     *values("mpu", FLAG, hard_margin=(None, "yes")),
+    *values("mpu", ABOVE_0, gap=(0, NAN, "1"), threshold=(0, -1.0, INF)),
+    bad("mpu", "gap must be above ", gap=1e-3),
     *(bad("mpu", NO_ZEROS, **HARD, X=X) for X in (ZERO_ROWS, SPARSE(ZERO_ROWS))),
     bad("mpu", NO_ZEROS, **HARD, X=ZERO_ROWS, kernel=bj.Linear()),
     bad("mpu", COUNTS, penalty=1e20),

@@ -96,6 +96,7 @@ PROBLEMS = {
     "Adult": lambda: sparse(*training_part("a9a")),
     "Web": lambda: sparse(*everything("w8a")),
     "ijcnn1": lambda: training_part("ijcnn1"),
+    "Reuters": lambda: sparse(*training_part("reuters_moneyfx")),
     "text": text,
     "Covertype 1": lambda: covertype(1),
     "Covertype 2": lambda: covertype(2),

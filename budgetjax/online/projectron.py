@@ -145,7 +145,7 @@ class Projection(NamedTuple):
       kernel_row: `k(x_j, x)` for the vectors that it is onto, per row of the span.
       d: its coefficients, per row of the span.
       squared_distance: the squared distance of `phi(x)` from it.
-      inside: its squared length, but for the ridge.
+      inside: its product with `phi(x)`, its squared length without a ridge.
     """
 
     columns: Score

@@ -79,6 +79,8 @@ def init(  # noqa: PLR0913
     bias_scale: ArrayLike = 1.0,
     hard_margin: bool = False,
     loss: str = "hinge",
+    gap: ArrayLike | None = None,
+    threshold: ArrayLike | None = None,
     near: ArrayLike = 1.01,
     first_rounds: int = 3,
     second_rounds: int = 10,
@@ -133,6 +135,11 @@ def init(  # noqa: PLR0913
         array.
       hard_margin: whether no pattern may be on the wrong side of its margin.
       loss: "hinge", or "squared_hinge", which takes no weights.
+      gap, threshold: the paper's :math:`\Delta b`, above :math:`R^2`, and b, above 0;
+        None for those above. Of a soft margin, :math:`I_{max}` is C b, rounded to an
+        integer of at least 1, and b then :math:`I_{max} / C`. An infinite gap never
+        unlearns: it makes the Perceptron with margin, which is certain to reach half
+        the largest margin for a large b.
       near, first_rounds, second_rounds: the paper's `c_bar`, `Nep1` and `Nep2`. The
         first active set holds patterns with a positive count or a margin of at most
         `near` b, the second those that changed; the rounds are the numbers of their
@@ -141,8 +148,8 @@ def init(  # noqa: PLR0913
         need float64. `solve` sets it.
 
     Raises:
-      ValueError: if float32 cannot hold the counts, or a pattern is zero and the margin
-        hard.
+      ValueError: if float32 cannot hold the counts, a pattern is zero and the margin
+        hard, or the gap is too small for the updates to end.
 
     Example:
       >>> data = bj.datasets.load("digits")
@@ -153,8 +160,8 @@ def init(  # noqa: PLR0913
 
     References:
       Panagiotakopoulos and Tsampouka (2010), "The margin perceptron with unlearning",
-      Algorithm 1, with the active sets and multiple updates of Section 4, and the map
-      of the introduction. https://icml.cc/Conferences/2010/papers/339.pdf
+      Algorithm 1, with the active sets and multiple updates of Section 4, the map of
+      the introduction, and Remark 1 for an infinite gap. https://icml.cc/Conferences/2010/papers/339.pdf
 
     Differences from the paper: examples may have weights. From 4,096 patterns on, runs
     of 16 neighbours are shuffled, whose visits take a third less time.
@@ -171,8 +178,17 @@ def init(  # noqa: PLR0913
         got = "a hard margin" if hard_margin else "weights"
         raise ArgumentError("hard_margin", wanted, got)
     accuracy = _checks.as_leaf("tolerance", tolerance, dtype, _checks.positive)
-    damping, gap, threshold, max_count = _find_thresholds(
-        squares, C, accuracy, bool(hard_margin), squared
+    given_threshold, given_gap = threshold, gap
+    if threshold is not None:
+        given_threshold = _checks.as_leaf(
+            "threshold", threshold, dtype, _checks.positive
+        )
+    known = None if gap is None else _checks.concrete(gap)
+    if gap is not None and (known is None or not np.all(known == np.inf)):
+        given_gap = _checks.as_leaf("gap", gap, dtype, _checks.positive)
+    damping, distance, b, max_count = _find_thresholds(
+        *(squares, C, accuracy, given_gap, given_threshold),
+        *(bool(hard_margin), squared),
     )
     rounds = [
         _checks.size("first_rounds", first_rounds, at_least=0),
@@ -182,8 +198,8 @@ def init(  # noqa: PLR0913
         algorithm=Name("mpu"),
         weights=jnp.zeros(problem.width, dtype),
         counts=jnp.zeros_like(squares),
-        threshold=threshold,
-        gap=gap,
+        threshold=b,
+        gap=distance,
         max_count=max_count,
         damping=damping,
         near=_checks.as_leaf("near", near, dtype, _checks.positive),
@@ -198,28 +214,44 @@ def init(  # noqa: PLR0913
     return state
 
 
-@functools.partial(jax.jit, static_argnums=(3, 4))
+@functools.partial(jax.jit, static_argnums=(5, 6))
 def _find_thresholds(
-    squares: Vector, C: Scalar, tolerance: Scalar, hard: bool, squared: bool
+    squares: Vector,
+    C: Scalar,
+    tolerance: Scalar,
+    gap: ArrayLike | None,
+    threshold: ArrayLike | None,
+    hard: bool,
+    squared: bool,
 ) -> tuple[Scalar | None, Scalar, Scalar, Scalar]:
     """`damping`, `gap`, `threshold` and `max_count` of a state."""
     damping = 1 / (2 * C) if squared else None
     # A delta above 1 has no meaning.
     delta = jnp.minimum(DELTA_PER_TOLERANCE * tolerance, 0.9)
-    gap = GAP * (jnp.max(squares) + (0 if damping is None else damping))
+    usual = GAP * (jnp.max(squares) + (0 if damping is None else damping))
+    gap = usual if gap is None else jnp.asarray(gap, usual.dtype)
+    finite = jnp.where(jnp.isinf(gap), usual, gap)
     if hard or squared:
-        return damping, gap, gap / delta, jnp.full_like(gap, jnp.inf)
-    max_count = jnp.floor(C * gap * (2 + delta) / delta) + 1  # Remark 4
+        b = finite / delta if threshold is None else jnp.asarray(threshold)
+        return damping, gap, b, jnp.full_like(gap, jnp.inf)
+    if threshold is None:
+        max_count = jnp.floor(C * finite * (2 + delta) / delta) + 1  # Remark 4
+    else:
+        max_count = jnp.maximum(jnp.round(C * threshold), 1)
     return damping, gap, max_count / C, max_count
 
 
 def _check_range(state: State, tolerance: ArrayLike, hard: bool) -> None:
     """Raises if the updates would not end; does nothing if a value is traced."""
     problem = state.problem
-    values = problem.squares, problem.weight, state.max_count, state.threshold
+    values = (
+        *(problem.squares, problem.weight, state.max_count, state.threshold),
+        *(state.gap, 0 if state.damping is None else state.damping),
+    )
     if _checks.is_traced((values, tolerance)):
         return
-    squares, weight, max_count, threshold = map(np.asarray, values)
+    squares, weight, max_count, threshold, gap, damping = map(np.asarray, values)
+    least = np.max(squares) + damping
     counts = max_count * (1 if problem.weight is None else np.max(weight))
     limits = np.finfo(squares.dtype)
     integers = 2.0 ** (limits.nmant + 1)
@@ -239,6 +271,11 @@ def _check_range(state: State, tolerance: ArrayLike, hard: bool) -> None:
         wrong = (
             f"counts must be at most {integers:g} to be exact in {squares.dtype}, got "
             f"{counts:g}; raise tolerance, or lower penalty, or scale X down"
+        )
+    elif not gap > least:
+        wrong = (
+            f"gap must be above {least:g}, the largest squared norm of a pattern, got "
+            f"{gap:g}"
         )
     elif not threshold < np.sqrt(limits.max):
         wrong = (
