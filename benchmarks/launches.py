@@ -36,6 +36,7 @@ import jax
 import jax.numpy as jnp
 import measure
 import numpy as np
+from jax.core import Tracer
 from jax.experimental import topologies
 from jax.sharding import SingleDeviceSharding
 
@@ -49,10 +50,8 @@ TPUS = {"TPU v5e": "v5e:1x1"}
 DEVICES = (*GPUS, *TPUS)
 PLUGINS = ("jax_plugins.xla_cuda13", "libtpu")
 # What only names or views a result.
-FREE = set(
-    "parameter tuple get-tuple-element bitcast constant while conditional after-all "
-    "partition-id replica-id opt-barrier call".split()
-)
+FREE = {"parameter", "tuple", "get-tuple-element", "bitcast", "constant", "after-all"}
+FREE |= {"partition-id", "replica-id", "opt-barrier"}
 ROWS, FEATURES, BUDGET, BLOCK, MODELS = 50_000, 22, 100, 256, 1024
 
 
@@ -123,7 +122,7 @@ def compiled(name: str, program: Any, *given: Any, **named: Any) -> Any:
     def shaped(leaf):
         if not isinstance(leaf, jax.Array | np.ndarray | np.generic):
             return leaf
-        kind = jax.dtypes.canonicalize_dtype(leaf.dtype)
+        kind = jax.dtypes.canonicalize_dtype(leaf.dtype, allow_extended_dtype=True)
         return jax.ShapeDtypeStruct(np.shape(leaf), kind, sharding=sharding)
 
     given, named = jax.tree.map(shaped, (given, named))
@@ -225,7 +224,7 @@ def captures(dump: Path) -> list[bool]:
 def counted(name: str, dump: Path, program: Any) -> dict[str, Any]:
     """The figures of a compiled program."""
     turn = read(program.as_text())
-    loops = [
+    loops: list[dict[str, Any]] = [
         {
             "turns": loop.trips,
             "launches": loop.total(),
@@ -258,19 +257,17 @@ def stream(learner: str, models: int) -> tuple[Any, ...]:
 
     def init(gamma):
         kernel = bj.RBF(gamma)
-        return algorithm.init(
-            kernel, num_features=FEATURES, budget=BUDGET, **arguments
-        )
+        return algorithm.init(kernel, num_features=FEATURES, budget=BUDGET, **arguments)
 
     given = examples.check_stream(init(0.5), X, y, None)
     if models == 1:
         return driver.run_checked, algorithm, init(0.5), *given, BLOCK, True
     states = jax.vmap(init)(jnp.ones(models))
 
-    def learn(states, *given):
+    def learn(states, X, y, weights):
         return jax.vmap(
             lambda state: driver.run_with_errors(
-                algorithm, state, *given, BLOCK, sweeps.MODELS
+                algorithm, state, X, y, weights, BLOCK, sweeps.MODELS
             ),
             axis_name=sweeps.MODELS,
         )(states)
@@ -311,9 +308,7 @@ def calls() -> dict[str, Callable[[], Any]]:
         "`refit`, moved vectors": lambda: bj.refit(
             state, X, y, move_vectors=True, epochs=1
         ),
-        "`refit`, a metric": lambda: bj.refit(
-            state, X, y, learn_metric=True, epochs=1
-        ),
+        "`refit`, a metric": lambda: bj.refit(state, X, y, learn_metric=True, epochs=1),
         **{f"`solve`, `{name}`": solve(name, more) for name, more in solvers.items()},
     }
 
@@ -327,7 +322,7 @@ def programs(call: Callable[[], Any]) -> dict[str, tuple[Any, ...]]:
         def run(*given, **named):
             nonlocal inside
             leaves = jax.tree.leaves((given, named))
-            traced = any(isinstance(leaf, jax.core.Tracer) for leaf in leaves)
+            traced = any(isinstance(leaf, Tracer) for leaf in leaves)
             arrays = any(isinstance(leaf, jax.Array | np.ndarray) for leaf in leaves)
             if arrays and not (traced or inside):
                 shapes = jax.tree.map(np.shape, (given, named))
@@ -340,21 +335,24 @@ def programs(call: Callable[[], Any]) -> dict[str, tuple[Any, ...]]:
 
         return run
 
-    modules = [sys.modules[name] for name in list(sys.modules) if name[:8] == "budgetja"]
+    modules = [
+        sys.modules[name] for name in list(sys.modules) if name[:8] == "budgetja"
+    ]
     kept = [
         (module, name, value)
         for module in modules
         for name, value in list(vars(module).items())
         if isinstance(value, kind)
     ]
-    jit: Any = jax.jit
+    package: Any = jax
+    jit = package.jit
     try:
         for module, name, value in kept:
             setattr(module, name, watched(value))
-        setattr(jax, "jit", lambda *given, **more: watched(jit(*given, **more)))
+        package.jit = lambda *given, **more: watched(jit(*given, **more))
         call()
     finally:
-        setattr(jax, "jit", jit)
+        package.jit = jit
         for module, name, value in kept:
             setattr(module, name, value)
     return found

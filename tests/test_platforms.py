@@ -4,11 +4,13 @@ import functools
 import sys
 from typing import Any
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 import registry
+from compare import FLOAT32, assert_close, assert_same, kept
 
 import budgetjax as bj
 from budgetjax import losses
@@ -31,6 +33,36 @@ def test_a_stream(row):
     given = examples.check_stream(state, *row.stream(), None)
     # Blocks as an accelerator takes them.
     assert "while" in lowered(driver.run_checked, row.algorithm, state, *given, 256)
+
+
+@pytest.mark.parametrize("backend", ["gpu", "tpu"])
+@registry.some
+def test_programs_as_other_devices_run_them_learn_the_same(row, backend, monkeypatch):
+    """What the package decides by the kind of device changes rounding at most."""
+    given = row.roomy(), *row.stream()
+    expected = bj.run(row.algorithm, *given, block_size=8)
+    monkeypatch.setattr(jax, "default_backend", lambda: backend)
+    run = functools.partial(bj.run, row.algorithm, block_size=8)
+    # Another program than the one that is compiled already.
+    assert_same(jax.jit(lambda *given: run(*given))(*given), expected, FLOAT32)
+
+
+@pytest.mark.parametrize("backend", ["gpu", "tpu"])
+def test_sweeps_as_other_devices_run_them_learn_the_same(backend, monkeypatch):
+    (row,) = registry.named("pegasos-merge")
+    states = jax.vmap(lambda budget: row.roomy(budget=budget))(jnp.array([5, 9]))
+    given = examples.check_stream(row.roomy(), *row.stream(), None)
+    one = tuple(jax.devices()[:1])
+
+    def swept(states, *given):
+        program = sweeps._run_sharded.__wrapped__
+        return program(row.algorithm, one, True, 8, states, *given)
+
+    expected = jax.jit(swept)(states, *given)
+    monkeypatch.setattr(jax, "default_backend", lambda: backend)
+    actual = jax.jit(lambda *given: swept(*given))(states, *given)
+    chex.assert_trees_all_close(actual[1:], expected[1:])
+    assert_close(kept(actual[0]).expansion, kept(expected[0]).expansion, FLOAT32)
 
 
 # One without a matrix over pairs of vectors, and one with it.

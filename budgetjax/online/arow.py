@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Array, Bool, Float
 
-from budgetjax import _checks, _pytree, _sharding, losses
+from budgetjax import _checks, _platform, _pytree, _sharding, losses
 from budgetjax._errors import ArgumentError, names_errors
 from budgetjax._pytree import Counter, Name
 from budgetjax._shapes import Index, Label, PerPair, PerRow, Scalar, Score
@@ -316,7 +316,10 @@ def _move(
         return (model, kernel_rows), update
 
     (model, kernel_rows), updates = jax.lax.scan(
-        replace, (model, kernel_rows), replacements
+        replace,
+        (model, kernel_rows),
+        replacements,
+        unroll=1 if _platform.on_cpu() else len(edits.rows),
     )
     kernel_row = jnp.where(model.mask, kernel_rows[-1], 0)
     counts = support_set.write(pegasos, edits).coefficients_and_sums

@@ -45,7 +45,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Integer, Shaped
 
-from budgetjax import _sharding, kernels, losses
+from budgetjax import _platform, _sharding, kernels, losses
 from budgetjax._errors import names_errors
 from budgetjax._shapes import Examples, Flag, Index, PerExample, Scalar, Scores, Targets
 from budgetjax.online import support_set
@@ -207,7 +207,7 @@ def _start_loop(block: Block, state: OnlineState) -> Loop:
 
 def _run_violations(block: Block, loop: Loop) -> Loop:
     """The loop after the last violation, or the one that fills a delayed budget."""
-    return jax.lax.while_loop(
+    return _platform.while_loop(
         lambda loop: _any_model(block, _is_ready(block, loop)),
         lambda loop: _next_turn(block, loop),
         loop,
@@ -364,9 +364,8 @@ def _change_model(block: Block, loop: Loop) -> Loop:
     would copy these to keep the two apart.
     """
     edits, columns = _with_example(block, loop.edits, loop.columns, loop.last)
-    kernel_rows = loop.kernel_rows
-    for row, column in zip(edits.rows, columns, strict=True):
-        kernel_rows = support_set.put(kernel_rows, row.slot, column, axis=1)
+    slots = [row.slot for row in edits.rows]
+    kernel_rows = support_set.put_rows(loop.kernel_rows, slots, columns, axis=1)
     expansion = support_set.write(loop.state.expansion, edits)
     state = loop.state._replace(expansion=expansion)
 

@@ -10,7 +10,7 @@ from jax.core import Tracer
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Integer, Shaped
 
-from budgetjax import _checks, _sharding, kernels, models, scoring
+from budgetjax import _checks, _platform, _sharding, kernels, models, scoring
 from budgetjax._errors import ArgumentError, Named, names_errors
 from budgetjax._shapes import Examples, Index, PerExample, Targets
 from budgetjax.kernels import Kernel
@@ -100,7 +100,7 @@ def block_length(block_size: int | None) -> int:
     """
     if block_size is not None:
         return _checks.size("block_size", block_size)
-    return 48 if jax.default_backend() == "cpu" else 256
+    return 48 if _platform.on_cpu() else 256
 
 
 def check_result(state: OnlineState, scores: Array, X: Array) -> None:
@@ -208,7 +208,7 @@ def run_checked(
     if n > 0:
         starts = jnp.arange(0, n, size, dtype=jnp.int32)
         carry, *_ = _sharding.vary((state, scores), X, y, weights)
-        (state, scores), _ = jax.lax.scan(body, carry, starts)
+        (state, scores), _ = _platform.scan(body, carry, starts)
     return state, models.squeeze_columns(scores) if keeps else nan_unless_finite(state)
 
 
@@ -266,5 +266,5 @@ def run_with_errors(
 
     starts = jnp.arange(0, X.shape[0], size, dtype=jnp.int32)
     none = jnp.zeros((), X.dtype if regression else jnp.int32)
-    (new, _), (errors, seen) = jax.lax.scan(body, (state, none), starts)
+    (new, _), (errors, seen) = _platform.scan(body, (state, none), starts)
     return new, errors, seen

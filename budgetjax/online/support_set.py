@@ -9,6 +9,9 @@ vectors. There is one spare row after the slots, for writes that must not happen
 a conditional write would have to read the old row.
 """
 
+import functools
+import operator
+from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import jax
@@ -17,7 +20,7 @@ import numpy as np
 from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Array, Bool, Float, Integer
 
-from budgetjax import _checks, _pytree, kernels
+from budgetjax import _checks, _platform, _pytree, kernels
 from budgetjax._errors import ArgumentError
 from budgetjax._pytree import Counter
 from budgetjax._shapes import Index, PerPair, PerRow, Scalar
@@ -398,8 +401,36 @@ def empty_row(expansion: Expansion, slot: Index) -> Row:
 
 def put(array: Array, slot: Index, value: Array, axis: int = 0) -> Array:
     """The array with one row (or column) written; `NOWHERE` is its last."""
-    index = jnp.where(slot == NOWHERE, array.shape[axis] - 1, slot)
-    return jax.lax.dynamic_update_index_in_dim(array, value, index, axis)
+    return put_rows(array, (slot,), (value,), axis)
+
+
+def put_rows(
+    array: Array, slots: Sequence[Index], values: Sequence[Array], axis: int = 0
+) -> Array:
+    """The array with some rows (or columns) written, a later one over an earlier."""
+    last = array.shape[axis] - 1
+    places = [jnp.where(slot == NOWHERE, last, slot) for slot in slots]
+    if _platform.writes_whole(values[0].size):
+        here = jnp.arange(last + 1, dtype=jnp.int32)
+        here = jnp.expand_dims(here, [i for i in range(array.ndim) if i != axis])
+        for place, value in zip(places, values, strict=True):
+            array = jnp.where(here == place, jnp.expand_dims(value, axis), array)
+        return array
+    if len(places) > 1 and not _platform.on_cpu():
+        # One operation for all. The order of its writes is arbitrary.
+        for i, place in enumerate(places):
+            again = [place == later for later in places[i + 1 :]]
+            places[i] = jnp.where(
+                functools.reduce(operator.or_, again, False), last, place
+            )
+        rows = array if axis == 0 else array.T
+        rows = rows.at[jnp.stack(places)].set(
+            jnp.stack(values), unique_indices=True, mode="promise_in_bounds"
+        )
+        return rows if axis == 0 else rows.T
+    for place, value in zip(places, values, strict=True):
+        array = jax.lax.dynamic_update_index_in_dim(array, value, place, axis)
+    return array
 
 
 def set_row_and_column(
@@ -408,6 +439,10 @@ def set_row_and_column(
     """A symmetric matrix with one row and column set; `NOWHERE` sets the spare one."""
     index = jnp.where(slot == NOWHERE, matrix.shape[0] - 1, slot)
     row = row.at[index].set(diagonal)
+    if not _platform.on_cpu():
+        here = jnp.arange(matrix.shape[0], dtype=jnp.int32) == index
+        matrix = jnp.where(here[None], row[:, None], matrix)
+        return jnp.where(here[:, None], row[None], matrix)
     matrix = jax.lax.dynamic_update_index_in_dim(matrix, row, index, 0)
     return jax.lax.dynamic_update_index_in_dim(matrix, row, index, 1)
 
@@ -435,17 +470,15 @@ def write(expansion: Expansion, edits: Edits) -> Expansion:
         terms = rescale_terms(expansion, terms, edits.rescale_factor)
     for update in edits.rank_one_updates:
         terms = terms + update.weights[:, None] * update.term[None]
-    vectors, squares, ages = expansion.vectors, expansion.squares, expansion.ages
-    for row in edits.rows:
-        wanted = row.slot != NOWHERE
-        vectors = put(vectors, row.slot, row.vector)
-        squares = put(squares, row.slot, row.square)
-        terms = put(terms, row.slot, jnp.where(wanted, row.term, 0))
-        ages = put(ages, row.slot, jnp.where(wanted, row.age, FREE))
+    rows = edits.rows
+    slots = [row.slot for row in rows]
+    new_terms = [jnp.where(row.slot == NOWHERE, 0, row.term) for row in rows]
+    new_ages = [jnp.where(row.slot == NOWHERE, FREE, row.age) for row in rows]
+    ages = put_rows(expansion.ages, slots, new_ages)
     return expansion._replace(
-        vectors=vectors,
-        squares=squares,
-        coefficients_and_sums=terms,
+        vectors=put_rows(expansion.vectors, slots, [row.vector for row in rows]),
+        squares=put_rows(expansion.squares, slots, [row.square for row in rows]),
+        coefficients_and_sums=put_rows(terms, slots, new_terms),
         ages=ages,
         num_active=jnp.sum(ages != FREE, dtype=jnp.int32),
     )

@@ -15,7 +15,7 @@ from jax.sharding import PartitionSpec as P
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Integer, Shaped
 
-from budgetjax import _checks, _pytree
+from budgetjax import _checks, _platform, _pytree
 from budgetjax._errors import ArgumentError, names_errors
 from budgetjax.online import driver, examples
 from budgetjax.online.algorithm import Algorithm
@@ -146,7 +146,7 @@ def side_by_side(states: OnlineState) -> bool:
     """Whether models run side by side: not if their matrices overflow the cache."""
     rows = states.expansion.vectors.shape[1]
     pairs = any(leaf.shape[1:] == (rows, rows) for leaf in jax.tree.leaves(states))
-    return not (pairs and jax.default_backend() == "cpu")
+    return not (pairs and _platform.on_cpu())
 
 
 def _run_anywhere(algorithm, devices, together, size, *arrays):

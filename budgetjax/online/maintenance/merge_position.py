@@ -7,13 +7,11 @@ All partners are ranked by the loss at two points that need no search; nine Newt
 then place the best one. `benchmarks/merging.py` compares this with the alternatives.
 """
 
-from typing import TypeVar
-
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-Arrays = TypeVar("Arrays")
+from budgetjax import _platform
+
 # A number of `m`, and one for each partner.
 One = Float[Array, "*m"]
 Each = Float[Array, "*n"]
@@ -36,7 +34,7 @@ def least_loss(
     """
     r, c = _relative_lengths(m_length, n_lengths, products)
     x = _newton(r, jnp.maximum(c, 0), decay, jnp.ones_like(r), kappa)[0]
-    h = _in_separate_loops((1 - jnp.clip(x, 0, 1)) / 2)
+    h = _platform.separate((1 - jnp.clip(x, 0, 1)) / 2)
     there = loss(m_length, n_lengths, products, kappa, decay, h)
     return jnp.minimum(there, m_length * (1 - kappa * kappa))
 
@@ -101,7 +99,7 @@ def _root(r, c, decay):
     """
     slack = 16 * float(jnp.finfo(r.dtype).eps)
 
-    def narrower(_, bracket):
+    def narrower(bracket):
         x, low, high = bracket
         step, above = _newton(r, c, decay, x, jnp.exp(-decay * x))
         high = jnp.where(above, x, high)
@@ -109,10 +107,8 @@ def _root(r, c, decay):
         inside = (step >= low - slack) & (step <= high + slack)
         return jnp.where(inside, step, (low + high) / 2), low, high
 
-    # A loop, since the compiler makes a few kernels of each unrolled step.
     one = jnp.ones_like(r)
-    bracket = one, jnp.zeros_like(one), one
-    return jax.lax.fori_loop(0, STEPS, narrower, bracket)[0]
+    return _platform.repeat(STEPS, narrower, (one, jnp.zeros_like(one), one))[0]
 
 
 def loss(
@@ -125,20 +121,12 @@ def loss(
     is at most `||a_m||^2`, and would drown in the rounding of a larger `||a_n||^2`.
     For the same reason `1 - e^(-2t)` is `tanh(t) (1 + e^(-2t))`.
     """
-    p, q = _in_separate_loops((jnp.exp(-decay * (1 - h) ** 2), jnp.exp(-decay * h**2)))
-    at_n, at_both = _in_separate_loops(
+    # One loop over the partners has 200 dependent instructions, too many for a CPU to
+    # start on the next partners meanwhile, and took twice as long.
+    p, q = _platform.separate((jnp.exp(-decay * (1 - h) ** 2), jnp.exp(-decay * h**2)))
+    at_n, at_both = _platform.separate(
         (jnp.tanh(decay * h**2), jnp.tanh(decay * h * (1 - h)))
     )
     other = at_n * (1 + q * q)
     cross = at_both * (kappa + p * q)
     return m_length * (1 - p * p) + n_lengths * other - 2 * products * cross
-
-
-def _in_separate_loops(arrays: Arrays) -> Arrays:
-    """Makes a CPU compute each of the arrays in its own loop.
-
-    One loop over the partners has 200 dependent instructions, too many for a CPU to
-    start on the next partners meanwhile, and took twice as long.
-    """
-    on_cpu = jax.default_backend() == "cpu"
-    return jax.lax.optimization_barrier(arrays) if on_cpu else arrays

@@ -1,0 +1,118 @@
+"""Where a CPU prefers one program, and a GPU or a TPU another.
+
+A CPU runs a small loop as one kernel, which does little work at a time and rolls its
+inner loops. On a GPU the host launches every operation of a loop, for 2 to 5
+microseconds each, whatever its size: it is better to do more work in fewer operations.
+A TPU runs loops by itself, but writes to rows of many models one model after the other.
+
+The choice is made by the default backend when a program is traced. `python
+benchmarks/launches.py` counts what follows from it.
+"""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool
+
+Carry = TypeVar("Carry")
+# On a GPU, arrays with at most so many numbers per row are written as a whole: then one
+# operation writes several of them.
+NARROW = 8
+
+
+def on_cpu() -> bool:
+    """Whether programs run on a CPU."""
+    return jax.default_backend() == "cpu"
+
+
+def writes_whole(numbers: int) -> bool:
+    """Whether a select over an array writes a row of so many numbers."""
+    backend = jax.default_backend()
+    return backend == "tpu" or (backend != "cpu" and numbers <= NARROW)
+
+
+def repeat(count: int, step: Callable[[Carry], Carry], carry: Carry) -> Carry:
+    """Applies a function several times: in a loop on a CPU, and unrolled elsewhere."""
+    if on_cpu():
+        return jax.lax.fori_loop(0, count, lambda _, carry: step(carry), carry)
+    for _ in range(count):
+        carry = step(carry)
+    return carry
+
+
+def separate(arrays: Carry) -> Carry:
+    """Makes a CPU compute the arrays before it uses them, each in a loop of its own."""
+    return jax.lax.optimization_barrier(arrays) if on_cpu() else arrays
+
+
+def while_loop(
+    condition: Callable[[Carry], Bool[Array, ""]],
+    body: Callable[[Carry], Carry],
+    carry: Carry,
+) -> Carry:
+    """`jax.lax.while_loop`, whose numbers share one array except on a CPU.
+
+    A loop computes and then copies each number that a turn reads and replaces: two
+    launches for one number, or for all.
+    """
+    if on_cpu():
+        return jax.lax.while_loop(condition, body, carry)
+    packed = Packed(carry)
+    final = jax.lax.while_loop(
+        lambda given: condition(packed.unpack(given)),
+        lambda given: packed.pack(body(packed.unpack(given))),
+        packed.pack(carry),
+    )
+    return packed.unpack(final)
+
+
+def scan(
+    body: Callable[[Carry, Array], tuple[Carry, Any]], carry: Carry, xs: Array
+) -> tuple[Carry, Any]:
+    """`jax.lax.scan`, whose numbers share one array as those of `while_loop`."""
+    if on_cpu():
+        return jax.lax.scan(body, carry, xs)
+    packed = Packed(carry)
+
+    def turn(given: Any, x: Array) -> tuple[Any, Any]:
+        new, y = body(packed.unpack(given), x)
+        return packed.pack(new), y
+
+    final, ys = jax.lax.scan(turn, packed.pack(carry), xs)
+    return packed.unpack(final), ys
+
+
+class Packed:
+    """Trees like one, whose 32-bit numbers are the words of one array."""
+
+    def __init__(self, like: Any) -> None:
+        self.leaves, self.structure = jax.tree.flatten(like)
+        kinds = (jnp.int32, jnp.uint32, jnp.float32)
+        self.numbers = [
+            leaf.size == 1 and leaf.ndim <= 1 and leaf.dtype in kinds
+            for leaf in self.leaves
+        ]
+
+    def pack(self, tree: Any) -> tuple[Array, list[Array]]:
+        """The words, and all other leaves."""
+        both = list(zip(jax.tree.leaves(tree), self.numbers, strict=True))
+        words = [_cast(leaf.reshape(()), jnp.int32) for leaf, number in both if number]
+        others = [leaf for leaf, number in both if not number]
+        return jnp.stack(words) if words else jnp.zeros((0,), jnp.int32), others
+
+    def unpack(self, given: tuple[Array, list[Array]]) -> Any:
+        """The tree."""
+        words, others = iter(given[0]), iter(given[1])
+        leaves = [
+            _cast(next(words), like.dtype).reshape(like.shape)
+            if number
+            else next(others)
+            for like, number in zip(self.leaves, self.numbers, strict=True)
+        ]
+        return jax.tree.unflatten(self.structure, leaves)
+
+
+def _cast(number: Array, dtype: Any) -> Array:
+    return jax.lax.bitcast_convert_type(number, dtype)
