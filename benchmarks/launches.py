@@ -91,8 +91,14 @@ def prepare(dump: str) -> None:
         "TPU_TOPOLOGY": "1x1",
     }
     jax.config.update("jax_platforms", "cpu")
-    # What the package decides by the kind of device, it decides for these.
-    jax.default_backend = lambda: "gpu"
+
+
+def decide_for(name: str) -> None:
+    """Lets the package decide for this device what it decides by the backend."""
+    backend = "gpu" if name in GPUS else "tpu"
+    setattr(jax, "default_backend", lambda: backend)  # noqa: B010
+    # What is traced already is decided.
+    jax.clear_caches()
 
 
 @functools.cache
@@ -158,12 +164,11 @@ class Turn:
 
 
 def size_of(shape: str) -> int:
-    """The bytes of a shape as XLA writes it."""
-    found = re.findall(r"\b(pred|[a-z]+(\d+))\[([\d,]*)\]", shape)
-    return sum(
-        math.prod(map(int, filter(None, sides.split(",")))) * (int(bits or 8) // 8)
-        for _, bits, sides in found
-    )
+    """The bytes of an array, or of the first of several, from XLA's text."""
+    found = re.search(r"\b(pred|[a-z]+(\d+))\[([\d,]*)\]", shape)
+    assert found, shape
+    sides = map(int, filter(None, found[3].split(",")))
+    return math.prod(sides) * int(found[2] or 8) // 8
 
 
 def read(text: str) -> Turn:
@@ -197,7 +202,7 @@ def read(text: str) -> Turn:
             elif operation not in FREE:
                 turn.launches += 1
                 if operation in ("copy", "copy-start"):
-                    turn.copied += size_of(shape.split(",")[0])
+                    turn.copied += size_of(shape)
         return turn
 
     return walk("", Turn("program"))
@@ -358,14 +363,13 @@ def programs(call: Callable[[], Any]) -> dict[str, tuple[Any, ...]]:
     return found
 
 
-def rows(names: list[str], parts: list[str], dump: Path) -> Iterator[dict[str, Any]]:
-    """A row of results per device and program."""
+def rows(name: str, parts: list[str], dump: Path) -> Iterator[dict[str, Any]]:
+    """A row of results per program on a device."""
+    decide_for(name)
     for learner in LEARNERS:
         for part, models in {"run": 1, "sweep": MODELS}.items():
-            if part not in parts:
-                continue
-            program, *given = stream(learner, models)
-            for name in names:
+            if part in parts:
+                program, *given = stream(learner, models)
                 figures = counted(name, dump, compiled(name, program, *given))
                 yield {"device": name, "part": part, "what": learner, **figures}
     if "call" not in parts:
@@ -373,17 +377,16 @@ def rows(names: list[str], parts: list[str], dump: Path) -> Iterator[dict[str, A
     for package in pkgutil.walk_packages(bj.__path__, "budgetjax."):
         if package.name.split(".")[1] in ("refitting", "solvers", "scoring", "models"):
             importlib.import_module(package.name)
-    known: dict[tuple[str, str], dict[str, Any]] = {}
+    known: dict[str, dict[str, Any]] = {}
     for what, call in calls().items():
-        found = programs(call)
-        for name in names:
-            for key, (program, given, named) in found.items():
-                # JAX does not compile a program twice.
-                if (name, key) not in known:
-                    made = compiled(name, program, *given, **named)
-                    known[name, key] = counted(name, dump, made)
-                row = {"device": name, "part": "call", "what": what}
-                yield row | {"program": key.split()[0], **known[name, key]}
+        for key, (program, given, named) in programs(call).items():
+            # JAX does not compile a program twice.
+            if key not in known:
+                known[key] = counted(
+                    name, dump, compiled(name, program, *given, **named)
+                )
+            row = {"device": name, "part": "call", "what": what}
+            yield row | {"program": key.split()[0], **known[key]}
 
 
 def main():
@@ -398,12 +401,13 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         prepare(folder)
         found = []
-        for row in rows(given.devices, given.parts, Path(folder)):
-            print(row["device"], row["what"], row.get("program", row["part"]), end=": ")
-            turns = [loop["launches"] for loop in row["loops"]]
-            print(f"{row['launches']} and per turn {turns}", flush=True)
-            found.append(row)
-            measure.save(found, given.output)
+        for name in given.devices:
+            for row in rows(name, given.parts, Path(folder)):
+                turns = [loop["launches"] for loop in row["loops"]]
+                print(name, row["what"], row.get("program", row["part"]), end=": ")
+                print(f"{row['launches']}, and per turn {turns}", flush=True)
+                found.append(row)
+                measure.save(found, given.output)
 
 
 if __name__ == "__main__":
