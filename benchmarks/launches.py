@@ -28,7 +28,7 @@ import pkgutil
 import re
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -48,15 +48,15 @@ OUTPUT = Path(__file__).parent / "results" / "launches.json"
 GPUS = {"H100": "NVIDIA H100 80GB HBM3"}
 TPUS = {"TPU v5e": "v5e:1x1"}
 DEVICES = (*GPUS, *TPUS)
-PLUGINS = ("jax_plugins.xla_cuda13", "libtpu")
+CUDA = "jax_plugins.xla_cuda13"
 # What only names or views a result.
 FREE = {"parameter", "tuple", "get-tuple-element", "bitcast", "constant", "after-all"}
 FREE |= {"partition-id", "replica-id", "opt-barrier"}
 ROWS, FEATURES, BUDGET, BLOCK, MODELS = 50_000, 22, 100, 256, 1024
 
 
-def missing() -> str:
-    """The first plugin that is not installed, or nothing."""
+def missing(names: Iterable[str] = DEVICES) -> str:
+    """What is not installed of that which compiles for these devices, or nothing."""
 
     def found(name: str) -> bool:
         try:
@@ -64,15 +64,16 @@ def missing() -> str:
         except ModuleNotFoundError:
             return False
 
-    return next((name for name in PLUGINS if not found(name)), "")
+    needed = {CUDA, "nvidia.cu13"} if set(names) & set(GPUS) else set()
+    needed |= {"libtpu"} if set(names) & set(TPUS) else set()
+    return " ".join(name for name in sorted(needed) if not found(name))
 
 
 def prepare(dump: str) -> None:
     """Sets what XLA reads once, before its first program."""
-    import nvidia  # pyright: ignore[reportMissingImports]
-
-    cuda = Path(next(iter(nvidia.__path__))) / "cu13"
-    os.environ["PATH"] = f"{cuda / 'bin'}{os.pathsep}{os.environ['PATH']}"
+    found = importlib.util.find_spec("nvidia.cu13")
+    cuda = next(iter((found and found.submodule_search_locations) or [""]))
+    os.environ["PATH"] = f"{cuda}/bin{os.pathsep}{os.environ['PATH']}"
     flags = {
         "gpu_cuda_data_dir": cuda,
         # There is no device to time alternatives on.
@@ -106,8 +107,7 @@ def device(name: str) -> Any:
     """A device to compile for."""
     if name in TPUS:
         return topologies.get_topology_desc(TPUS[name], "tpu").devices[0]
-    [folder] = importlib.util.find_spec(PLUGINS[0]).submodule_search_locations  # pyright: ignore
-    plugin = Path(folder) / "xla_cuda_plugin.so"
+    plugin = Path(importlib.import_module(CUDA).__path__[0]) / "xla_cuda_plugin.so"
     with (
         plugin.open("rb") as file,
         mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data,
@@ -396,8 +396,8 @@ def main():
     parser.add_argument("--parts", nargs="+", choices=parts, default=list(parts))
     parser.add_argument("--output", type=Path, default=OUTPUT)
     given = parser.parse_args()
-    if plugin := missing():
-        sys.exit(f"{plugin} is not installed: pip install --group accelerators")
+    if absent := missing(given.devices):
+        sys.exit(f"not installed: {absent}; pip install --group accelerators")
     with tempfile.TemporaryDirectory() as folder:
         prepare(folder)
         found = []
