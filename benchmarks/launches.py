@@ -28,7 +28,7 @@ import pkgutil
 import re
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -48,15 +48,15 @@ OUTPUT = Path(__file__).parent / "results" / "launches.json"
 GPUS = {"H100": "NVIDIA H100 80GB HBM3"}
 TPUS = {"TPU v5e": "v5e:1x1"}
 DEVICES = (*GPUS, *TPUS)
-PLUGINS = ("jax_plugins.xla_cuda13", "libtpu")
+CUDA = "jax_plugins.xla_cuda13"
 # What only names or views a result.
 FREE = {"parameter", "tuple", "get-tuple-element", "bitcast", "constant", "after-all"}
 FREE |= {"partition-id", "replica-id", "opt-barrier"}
 ROWS, FEATURES, BUDGET, BLOCK, MODELS = 50_000, 22, 100, 256, 1024
 
 
-def missing() -> str:
-    """The first plugin that is not installed, or nothing."""
+def missing(names: Iterable[str] = DEVICES) -> str:
+    """What is not installed of that which compiles for these devices, or nothing."""
 
     def found(name: str) -> bool:
         try:
@@ -64,15 +64,16 @@ def missing() -> str:
         except ModuleNotFoundError:
             return False
 
-    return next((name for name in PLUGINS if not found(name)), "")
+    needed = {CUDA, "nvidia.cu13"} if set(names) & set(GPUS) else set()
+    needed |= {"libtpu"} if set(names) & set(TPUS) else set()
+    return " ".join(name for name in sorted(needed) if not found(name))
 
 
 def prepare(dump: str) -> None:
     """Sets what XLA reads once, before its first program."""
-    import nvidia  # pyright: ignore[reportMissingImports]
-
-    cuda = Path(next(iter(nvidia.__path__))) / "cu13"
-    os.environ["PATH"] = f"{cuda / 'bin'}{os.pathsep}{os.environ['PATH']}"
+    found = importlib.util.find_spec("nvidia.cu13")
+    cuda = next(iter((found and found.submodule_search_locations) or [""]))
+    os.environ["PATH"] = f"{cuda}/bin{os.pathsep}{os.environ['PATH']}"
     flags = {
         "gpu_cuda_data_dir": cuda,
         # There is no device to time alternatives on.
@@ -91,8 +92,14 @@ def prepare(dump: str) -> None:
         "TPU_TOPOLOGY": "1x1",
     }
     jax.config.update("jax_platforms", "cpu")
-    # What the package decides by the kind of device, it decides for these.
-    jax.default_backend = lambda: "gpu"
+
+
+def decide_for(name: str) -> None:
+    """Lets the package decide for this device what it decides by the backend."""
+    backend = "gpu" if name in GPUS else "tpu"
+    setattr(jax, "default_backend", lambda: backend)  # noqa: B010
+    # What is traced already is decided.
+    jax.clear_caches()
 
 
 @functools.cache
@@ -100,8 +107,7 @@ def device(name: str) -> Any:
     """A device to compile for."""
     if name in TPUS:
         return topologies.get_topology_desc(TPUS[name], "tpu").devices[0]
-    [folder] = importlib.util.find_spec(PLUGINS[0]).submodule_search_locations  # pyright: ignore
-    plugin = Path(folder) / "xla_cuda_plugin.so"
+    plugin = Path(importlib.import_module(CUDA).__path__[0]) / "xla_cuda_plugin.so"
     with (
         plugin.open("rb") as file,
         mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data,
@@ -158,12 +164,11 @@ class Turn:
 
 
 def size_of(shape: str) -> int:
-    """The bytes of a shape as XLA writes it."""
-    found = re.findall(r"\b(pred|[a-z]+(\d+))\[([\d,]*)\]", shape)
-    return sum(
-        math.prod(map(int, filter(None, sides.split(",")))) * (int(bits or 8) // 8)
-        for _, bits, sides in found
-    )
+    """The bytes of an array, or of the first of several, from XLA's text."""
+    found = re.search(r"\b(pred|[a-z]+(\d+))\[([\d,]*)\]", shape)
+    assert found, shape
+    sides = map(int, filter(None, found[3].split(",")))
+    return math.prod(sides) * int(found[2] or 8) // 8
 
 
 def read(text: str) -> Turn:
@@ -197,7 +202,7 @@ def read(text: str) -> Turn:
             elif operation not in FREE:
                 turn.launches += 1
                 if operation in ("copy", "copy-start"):
-                    turn.copied += size_of(shape.split(",")[0])
+                    turn.copied += size_of(shape)
         return turn
 
     return walk("", Turn("program"))
@@ -358,14 +363,13 @@ def programs(call: Callable[[], Any]) -> dict[str, tuple[Any, ...]]:
     return found
 
 
-def rows(names: list[str], parts: list[str], dump: Path) -> Iterator[dict[str, Any]]:
-    """A row of results per device and program."""
+def rows(name: str, parts: list[str], dump: Path) -> Iterator[dict[str, Any]]:
+    """A row of results per program on a device."""
+    decide_for(name)
     for learner in LEARNERS:
         for part, models in {"run": 1, "sweep": MODELS}.items():
-            if part not in parts:
-                continue
-            program, *given = stream(learner, models)
-            for name in names:
+            if part in parts:
+                program, *given = stream(learner, models)
                 figures = counted(name, dump, compiled(name, program, *given))
                 yield {"device": name, "part": part, "what": learner, **figures}
     if "call" not in parts:
@@ -373,17 +377,16 @@ def rows(names: list[str], parts: list[str], dump: Path) -> Iterator[dict[str, A
     for package in pkgutil.walk_packages(bj.__path__, "budgetjax."):
         if package.name.split(".")[1] in ("refitting", "solvers", "scoring", "models"):
             importlib.import_module(package.name)
-    known: dict[tuple[str, str], dict[str, Any]] = {}
+    known: dict[str, dict[str, Any]] = {}
     for what, call in calls().items():
-        found = programs(call)
-        for name in names:
-            for key, (program, given, named) in found.items():
-                # JAX does not compile a program twice.
-                if (name, key) not in known:
-                    made = compiled(name, program, *given, **named)
-                    known[name, key] = counted(name, dump, made)
-                row = {"device": name, "part": "call", "what": what}
-                yield row | {"program": key.split()[0], **known[name, key]}
+        for key, (program, given, named) in programs(call).items():
+            # JAX does not compile a program twice.
+            if key not in known:
+                known[key] = counted(
+                    name, dump, compiled(name, program, *given, **named)
+                )
+            row = {"device": name, "part": "call", "what": what}
+            yield row | {"program": key.split()[0], **known[key]}
 
 
 def main():
@@ -393,17 +396,18 @@ def main():
     parser.add_argument("--parts", nargs="+", choices=parts, default=list(parts))
     parser.add_argument("--output", type=Path, default=OUTPUT)
     given = parser.parse_args()
-    if plugin := missing():
-        sys.exit(f"{plugin} is not installed: pip install --group accelerators")
+    if absent := missing(given.devices):
+        sys.exit(f"not installed: {absent}; pip install --group accelerators")
     with tempfile.TemporaryDirectory() as folder:
         prepare(folder)
         found = []
-        for row in rows(given.devices, given.parts, Path(folder)):
-            print(row["device"], row["what"], row.get("program", row["part"]), end=": ")
-            turns = [loop["launches"] for loop in row["loops"]]
-            print(f"{row['launches']} and per turn {turns}", flush=True)
-            found.append(row)
-            measure.save(found, given.output)
+        for name in given.devices:
+            for row in rows(name, given.parts, Path(folder)):
+                turns = [loop["launches"] for loop in row["loops"]]
+                print(name, row["what"], row.get("program", row["part"]), end=": ")
+                print(f"{row['launches']}, and per turn {turns}", flush=True)
+                found.append(row)
+                measure.save(found, given.output)
 
 
 if __name__ == "__main__":

@@ -60,8 +60,10 @@ class Merge(Maintenance):
         # branch would slow down every later call.
         smallest, stays = _smallest(expansion, candidate)
         unavailable = _unavailable(expansion, smallest.slot, stays)
+        between = candidate.kernel_row[smallest.slot]
+        model = kernel, expansion, candidate
         partner = _best_partner(
-            kernel, expansion, candidate, smallest, unavailable, stays, self.same_sign
+            *model, smallest, unavailable, stays, between, self.same_sign
         )
         full, joins = expansion.full, partner.is_candidate
         slot = jnp.where(joins, smallest.slot, partner.slot)
@@ -122,8 +124,12 @@ class MultiMerge(Maintenance):
         outside = stays
         merged, rows = smallest, []
         for count in range(1, self.count):
+            if count == 1:
+                between = candidate.kernel_row[smallest.slot]
+            else:
+                between = _kernel_with(kernel, candidate, merged)
             partner = _best_partner(
-                *model, merged, unavailable, outside, self.same_sign
+                *model, merged, unavailable, outside, between, self.same_sign
             )
             joins, exists = partner.is_candidate, partner.exists
             outside = outside & ~joins
@@ -209,16 +215,17 @@ class MergeBestPair(Maintenance):
         gram = support_set.set_row_and_column(
             gram, merged.slot, row, candidate.kernel_self
         )
-        between = kernel.gram(
-            candidate.vector[None],
-            merged.vector[None],
-            candidate.square[None],
-            merged.square[None],
-        )[0, 0]
+        between = _kernel_with(kernel, candidate, merged)
         row = support_set.put(candidate.kernel_row, merged.slot, between)
         return MergeBestPair(
             support_set.set_row_and_column(gram, slot, row, candidate.kernel_self)
         ), edits
+
+
+def _kernel_with(kernel: Kernel, candidate: Candidate, row: Row) -> Scalar:
+    """The kernel of the candidate and the vector of a row."""
+    points = candidate.vector[None], row.vector[None]
+    return kernel.gram(*points, candidate.square[None], row.square[None])[0, 0]
 
 
 def _best_pair(
@@ -323,9 +330,12 @@ def _best_partner(
     m: Row,
     unavailable: Mask,
     outside: Flag,
+    between: Scalar,
     same_sign: bool,
 ) -> Partner:
     """The partner with the least loss: in a slot, or the candidate if `outside`.
+
+    `between` is the kernel of `m` and the candidate.
 
     The candidate is handled apart: giving it a slot would need a select over every
     array.
@@ -342,12 +352,9 @@ def _best_partner(
     loss = jnp.where(unavailable, jnp.inf, loss)
     n = support_set.oldest_argmin(expansion.ages, loss)
 
-    between = kernel.gram(
-        m.vector[None], candidate.vector[None], m.square[None], candidate.square[None]
-    )
     own_product = jnp.dot(candidate.coefficients, a_m, precision="highest")
     own_length = jnp.sum(candidate.coefficients**2)
-    own_loss, own_decay = rank(between[0, 0], own_product, own_length)
+    own_loss, own_decay = rank(between, own_product, own_length)
     # Ties go to the older vector, and the candidate is the youngest.
     wins = outside & (own_loss < loss[n])
 

@@ -1,0 +1,44 @@
+"""Launches in programs for a GPU, which are compiled where there is none."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+sys.path.append(str(ROOT / "benchmarks"))
+
+import launches  # noqa: E402
+
+# Per block, without the turns of the loop over violations, and per such turn.
+MOST = {
+    ("run", "Perceptron, remove the oldest"): (18, 8),
+    ("run", "Pegasos, merge"): (23, 20),
+    ("run", "AROW"): (24, 84),
+    ("sweep", "Perceptron, remove the oldest"): (22, 10),
+    ("sweep", "Pegasos, merge"): (23, 20),
+    ("sweep", "AROW"): (27, 80),
+}
+absent = launches.missing(["H100"])
+
+
+@pytest.mark.skipif(bool(absent), reason=f"not installed: {absent}")
+def test_no_loop_launches_more_than_it_did(tmp_path):
+    output = tmp_path / "launches.json"
+    command = [sys.executable, launches.__file__, "--output", str(output)]
+    command += ["--devices", "H100", "--parts", "run", "sweep"]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    subprocess.run(command, check=True, env=environment, stdout=subprocess.DEVNULL)
+    rows = json.loads(output.read_text())["rows"]
+    found = {(row["part"], row["what"]): row["loops"] for row in rows}
+    assert found.keys() == MOST.keys()
+    for key, (block, turn) in found.items():
+        assert block["alone"] <= MOST[key][0], key
+        assert turn["launches"] <= MOST[key][1], key
+        assert block["captured"]
+        assert turn["captured"]
+        # Numbers, and arrays of a number per slot; never a matrix of a model.
+        assert turn["copied"] < 2, key
