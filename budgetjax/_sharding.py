@@ -186,7 +186,7 @@ class Shards:
                 return cls()  # columns are divided
             starts.setdefault(index[0].start or 0, device)
         devices = [device for _, device in sorted(starts.items())]
-        if len(devices) == 1 and X.is_fully_addressable:
+        if len(devices) == 1:
             return cls()
         found = cls(Mesh(np.array(devices), (ROWS,)))
         processes = {device.process_index for device in devices}

@@ -102,7 +102,9 @@ def decision_function(model: Holder, X: RawRows) -> Scores: ...
 def decision_function(model: "Model", X: RawRows) -> Scores:
     """The scores `f(x)` of every row; O(n B d).
 
-    Rows are scored in blocks, so that no `(n, B)` matrix is built.
+    Rows are scored in blocks, so that no `(n, B)` matrix is built. Each device scores
+    its own rows if they are divided among several; inside `jax.jit` this needs a mesh
+    with explicit axes.
 
     Args:
       model: the state of an online algorithm, a `KernelModel`, a `LinearModel`, a
@@ -112,8 +114,9 @@ def decision_function(model: "Model", X: RawRows) -> Scores:
         columns of a data frame by name if it was trained on named columns.
 
     Returns:
-      Shape `(n,)` for a model with one column of coefficients, else `(n, columns)`; a
-      NumPy array for a `Labelled`.
+      Shape `(n,)` for a model with one column of coefficients, else `(n, columns)`,
+      divided among devices like the rows; a NumPy array for a `Labelled`, of the rows
+      of this process if they are divided among several.
 
     Raises:
       ValueError: if the shape of `X` does not fit the model, or `X` is not finite;

@@ -15,7 +15,7 @@ from budgetjax.online import registry
 from budgetjax.stream.readers import formats
 
 ROOT = pathlib.Path(__file__).parents[1]
-NAMES = ("README", "research", "sweeps", "files", "scikit_learn")
+NAMES = ("README", "research", "sweeps", "machines", "files", "scikit_learn")
 PAGES = ("README.md", *(f"examples/{name}.md" for name in NAMES))
 MEASURED = tuple(
     f"benchmarks/{name}.md"

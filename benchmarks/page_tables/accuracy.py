@@ -18,6 +18,7 @@ from page_tables.results import (
     spread,
     states,
     table,
+    thousands,
     value,
     whole,
 )
@@ -219,6 +220,44 @@ def compressed_usps() -> Cells:
 @table(PAGE, "compressed-ijcnn1")
 def compressed_ijcnn1() -> Cells:
     return compressed("ijcnn1")
+
+
+def parts(data: str) -> Cells:
+    """Accuracy of models of parts, and what their machines compute and send."""
+    head = ["machines", "rows", "one part", "merged", "refitted"]
+    head += ["seconds: stream", "merge", "refit"]
+    lines = [[*head, "numbers sent: model", "sums", "rows have"]]
+    for row in rows("shards", data=data):
+        alone = row["machines"] == 1
+        accuracy = (row[f"{name} %"] for name in ("streamed", "merged", "refitted"))
+        times = (seconds(row[f"{name} s"]) for name in ("stream", "merge", "refit"))
+        sent = (row[f"numbers of {name}"] for name in ("a model", "sums", "rows"))
+        line = [str(row["machines"]), "" if alone else row["order"]]
+        line += [*map(percent, accuracy), *times]
+        line += [thousands(number) for number in sent]
+        if alone:
+            line[3] = line[6] = line[8] = line[9] = ""
+        lines.append(line)
+    return lines
+
+
+@table(PAGE, "parts-letter")
+def parts_letter() -> Cells:
+    return parts("letter")
+
+
+@table(PAGE, "parts-covtype")
+def parts_covtype() -> Cells:
+    return parts("covtype")
+
+
+@table(PAGE, "devices")
+def refit_on_devices() -> Cells:
+    lines = [["devices", "seconds", "processor seconds"]]
+    for row in rows("shards-devices"):
+        took = seconds(row["s"]), seconds(row["processor s"])
+        lines.append([str(row["devices"]), *took])
+    return lines
 
 
 CLASSES = {"letter": 3, "usps": 3, "satimage": 3, "shuttle": 1, "pendigits": 2}

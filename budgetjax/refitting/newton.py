@@ -102,13 +102,15 @@ def with_features(
     basis: Basis, blocks: Iterable[Block]
 ) -> Iterator[tuple[Block, Float[Array, "size features"]]]:
     """The blocks, with targets and weights on their devices, and their features."""
-    known, everywhere = None, basis
+    known, everywhere, before = None, basis, None
     for block in blocks:
+        # A slow device does not collect blocks that wait for it.
+        jax.block_until_ready(before)
         shards = block.shards
         if shards != known:
             known, everywhere = shards, shards.replicate(basis)
         X, targets, weights = shards.place(block[:3])
-        found = features(everywhere, X)
+        found = before = features(everywhere, X)
         yield Block(block.X, targets, weights, shards), found
 
 

@@ -42,7 +42,8 @@ def one_class(
     soon.
 
     Cost: two passes, O(n B (d + B)), and O(B^3). Memory: B^2 numbers, and one per
-    example.
+    example. Rows that are divided among devices or processes stay there, as for
+    `refit`; their scores are sent.
 
     Args:
       state: the state of any online algorithm with one column of coefficients; or the

@@ -100,6 +100,11 @@ def refit(
     The result is a state of the same algorithm, which can continue to learn from the
     new coefficients. An average of iterates restarts.
 
+    Rows that are divided among devices, or among processes by `budgetjax.shard_rows`,
+    stay there: a pass adds the sums of all devices once, C B^2 numbers, and a step of
+    Adam its slopes. Only held-out choices send rows, a sample of at most 8,192. Every
+    process must make the same call, and gets the same result.
+
     Cost: 10 to 30 passes, each O(n B (d + B + C)) plus O(B^2) per class and example
     within the margin, and O(C B^3); the same, and a stream of at most 8,192 examples,
     for each fold that chooses or calibrates. Memory: C B^2 numbers per penalty, and
@@ -115,7 +120,7 @@ def refit(
         `(X, y, weight)`, which are read in every pass if they do not fit into memory: a
         list, or an object whose `__iter__` reads a file again. A generator, which can
         be read only once, gives an approximate solution: the objective is a few percent
-        too large.
+        too large. Arrays may be divided by rows among devices, in batches too.
       y: labels or targets, shape `(n,)`, or `(n, num_outputs)` for a model with several
         real outputs; None if X is batches.
       weight: shape `(n,)`, a factor of the loss of each example, at least 0.
