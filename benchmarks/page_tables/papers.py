@@ -939,13 +939,16 @@ def claims_of_tables():
         }
         own = errors.pop("Ahpatron")
         least = min(errors, key=lambda learner: errors[learner])
-        ahead.append(f"{data} {percent(own)}, {least} {percent(errors[least])}")
-    yield "; ".join(ahead)
+        ahead.append(f"{data} {percent(own)} ({least} {percent(errors[least])})")
+    yield f"mistakes in percent, and of the best other: {', '.join(ahead)}"
     cells = rows(TABLE_1)
     near = [row for row in cells if gap(row) <= 2]
     yield f"{len(near)} of {len(cells)} cells no more than 2 points below"
     alone, shared = (
-        " and ".join(percent(table_1("letter", size, method)) for size in (100, 500))
+        " and ".join(
+            percent(row["accuracy %"])
+            for row in rows(TABLE_1, data="letter", method=method)
+        )
         for method in ("Projectron++ per class", "Projectron++")
     )
     yield f"{alone}; {shared} if all classes share the vectors"
