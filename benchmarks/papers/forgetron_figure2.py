@@ -89,14 +89,25 @@ def halves() -> list[tuple[int, ...]]:
     return [(0, *rest) for rest in itertools.combinations(range(1, 10), 4)]
 
 
+@functools.cache
+def splits(rows: int) -> list[int]:
+    """The split of each run, drawn without replacement: all 126 in 126 runs."""
+    chosen: list[int] = []
+    for run in range(len(halves())):
+        random = np.random.default_rng(run)
+        random.permutation(rows)
+        drawn = int(random.choice(len(halves())))
+        left = [i for i in range(len(halves())) if i not in chosen]
+        chosen.append(drawn if drawn in left else left[drawn % len(left)])
+    return chosen
+
+
 def stream(name: str, run: int) -> tuple[jax.Array, jax.Array]:
     """The examples in the order of a run, or with the labels of a split."""
     X, y = rows_of(name)
-    random = np.random.default_rng(run)
-    order = random.permutation(len(y))
+    order = np.random.default_rng(run).permutation(len(y))
     if name == "mnist":
-        chosen = random.choice(len(halves()))
-        y = np.where(np.isin(y, halves()[chosen]), 1, -1)
+        y = np.where(np.isin(y, halves()[splits(len(y))[run]]), 1, -1)
     return jnp.asarray(X[order]), jnp.asarray(y[order])
 
 
