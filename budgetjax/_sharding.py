@@ -382,7 +382,9 @@ class Shards:
             raise error
         if len(failed):
             raise ArgumentError(
-                "the rows of all processes", "be valid", f"an error in {failed[0]}"
+                "the rows of all processes",
+                "be valid",
+                f"others in process {failed[0]}",
             )
         return cast(Result, result)
 

@@ -4,6 +4,7 @@ import sys
 
 import jax
 import numpy as np
+import pytest
 
 import budgetjax as bj
 from budgetjax.datasets import checkerboard
@@ -69,6 +70,11 @@ def share_rows(rank, count):
     found.append(bj.decision_function(once, X))
     known = bj.one_class(targets, rows, weight=weight)
     found.append(bj.decision_function(known, X))
+    # What is wrong in one process is an error in all.
+    wrong = np.full((10, 2), np.nan if rank == 0 else 1.0, np.float32)
+    wrong, ones, _ = bj.shard_rows(wrong, np.ones(10))
+    with pytest.raises(ValueError, match=r"refit: .* in (row 0|process 0)"):
+        bj.refit(state, wrong, ones)
     scores = bj.decision_function(moved, rows)
     mistakes = (bj.predict(moved, rows) != labels).sum()
     return *found, mistakes, scores.sum()

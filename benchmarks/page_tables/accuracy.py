@@ -488,6 +488,18 @@ def sentences():
     )
 
 
+@states(PAGE)
+def words_on_parts():
+    lost = []
+    for data in ("letter", "covtype"):
+        alone, *merged = rows("shards", data=data)
+        lost += [alone["refitted %"] - row["refitted %"] for row in merged]
+        for row in merged:
+            pays = data == "covtype" and row["machines"] < 16
+            assert (row["numbers of sums"] < row["numbers of rows"]) == pays
+    yield f"accuracy is {percent(max(lost))} points lower at most"
+
+
 @states("examples/README.md")
 def guide():
     found = rows("seen-once")

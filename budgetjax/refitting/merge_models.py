@@ -81,7 +81,8 @@ def _unstack(parts: Any) -> list[Any]:
         wanted = "be a list of models, or states stacked along one axis"
         raise ArgumentError("parts", wanted, _checks.kind_name(parts))
     leaves, structure = jax.tree.flatten(jax.device_get(parts))
-    return [structure.unflatten(one) for one in zip(*leaves, strict=True)]
+    each = zip(*leaves, strict=True)
+    return [jax.device_put(structure.unflatten(one)) for one in each]
 
 
 def _merge(parts: list[Any]) -> Any:
