@@ -149,23 +149,22 @@ def near_pegasos(name: str) -> dict[str, Any]:
     X, y, optimum = problem(name)
     accuracy = ACCURACIES[1]
 
-    def processor_seconds(solver: bj.Solver, **given: Any) -> tuple[Any, float]:
+    def measured(solver: bj.Solver, **given: Any) -> tuple[Any, float]:
         mpu_tables.solved(solver, X, y, **given | {"max_steps": 1})
         start = time.process_time()
-        found = mpu_tables.solved(solver, X, y, **given)
-        return found, time.process_time() - start
+        found = mpu_tables.solved(solver, X, y, **given | {"max_steps": PASSES})
+        return found.history, time.process_time() - start
 
-    many = {"max_steps": PASSES, "callback_every": BETWEEN, "tolerance": 1e-9}
-    history = mpu_tables.solved(bj.linear_pegasos, X, y, **many).history
-    near = np.flatnonzero(history.primal <= optimum * (1 + accuracy))
-    passes = int(history.step[near[0]]) if len(near) else PASSES
-    few = {"max_steps": passes, "callback_every": passes, "tolerance": 1e-9}
-    found, seconds = processor_seconds(bj.linear_pegasos, **few)
-    _, ours = processor_seconds(bj.mpu, tolerance=accuracy)
-    gap = mpu_tables.objective(mpu_tables.weights(found), X, y) / optimum - 1
+    history, seconds = measured(
+        bj.linear_pegasos,
+        tolerance=1e-9,
+        callback_every=BETWEEN,
+        callback=lambda state, record: bool(record.primal <= optimum * (1 + accuracy)),
+    )
+    _, ours = measured(bj.mpu, tolerance=accuracy)
     return {
-        "gap": gap,
-        "rounds": passes,
+        "gap": float(history.primal[-1] / optimum - 1),
+        "rounds": int(history.step[-1]),
         "processor seconds": seconds,
         "MPU's processor seconds": ours,
         "MPU's times": seconds / ours,

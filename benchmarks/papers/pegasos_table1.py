@@ -45,6 +45,8 @@ UNBUDGETED = ("usps", "letter")
 # class is that far.
 THRESHOLDS, HALVINGS, THRESHOLD_ROWS = (-2.0, 0.2), {False: 7, True: 12}, 200_000
 FARTHEST = 1 - 1e-6
+# Rows between looks at the number of vectors.
+PIECE = 2500
 REGULARIZATION = 1e-4
 WIDTHS = (1.0, 4.0, 16.0, 64.0)
 METHODS: dict[str, Any] = {
@@ -117,13 +119,18 @@ def projectron(kernel: Any, X: Any, y: Any, shape: dict[str, Any]) -> Any:
             threshold=min(10**power, FARTHEST),
             **shape | {"budget": shape["budget"] + more},
         )
-        given = X[:rows], y[:rows]
-        return bj.run(bj.projectron, state, *given, keep_scores=False)[0]
+        for at in range(0, rows, PIECE if more else rows):
+            piece = slice(at, min(at + PIECE if more else rows, rows))
+            given = X[piece], y[piece]
+            state, _ = bj.run(bj.projectron, state, *given, keep_scores=False)
+            if int(state.expansion.num_active) > shape["budget"]:
+                break  # The threshold is too small.
+        return state
 
     low, high = THRESHOLDS
     for _ in range(HALVINGS[shape["same_class"]]):
         middle = (low + high) / 2
-        found = int(run(middle, THRESHOLD_ROWS, 1).expansion.num_active)
+        found = int(run(middle, min(THRESHOLD_ROWS, len(y)), 1).expansion.num_active)
         low, high = (middle, high) if found > shape["budget"] else (low, middle)
     return run(high, len(y), 0)
 

@@ -1,12 +1,13 @@
 """The Margin Perceptron with Unlearning; see `init`."""
 
 import functools
+import math
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.typing import ArrayLike
+from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Array, Bool, Float, Int32, Key
 
 from budgetjax import _checks, _pytree, models
@@ -178,17 +179,9 @@ def init(  # noqa: PLR0913
         got = "a hard margin" if hard_margin else "weights"
         raise ArgumentError("hard_margin", wanted, got)
     accuracy = _checks.as_leaf("tolerance", tolerance, dtype, _checks.positive)
-    given_threshold, given_gap = threshold, gap
-    if threshold is not None:
-        given_threshold = _checks.as_leaf(
-            "threshold", threshold, dtype, _checks.positive
-        )
-    known = None if gap is None else _checks.concrete(gap)
-    if gap is not None and (known is None or not np.all(known == np.inf)):
-        given_gap = _checks.as_leaf("gap", gap, dtype, _checks.positive)
+    own = _read_input("gap", gap, dtype), _read_input("threshold", threshold, dtype)
     damping, distance, b, max_count = _find_thresholds(
-        *(squares, C, accuracy, given_gap, given_threshold),
-        *(bool(hard_margin), squared),
+        squares, C, accuracy, *own, bool(hard_margin), squared
     )
     rounds = [
         _checks.size("first_rounds", first_rounds, at_least=0),
@@ -212,6 +205,18 @@ def init(  # noqa: PLR0913
     )
     _check_range(state, tolerance, bool(hard_margin))
     return state
+
+
+def _read_input(
+    name: str, value: ArrayLike | None, dtype: DTypeLike
+) -> ArrayLike | None:
+    """A leaf, unless it is None, or the gap infinite."""
+    if value is None:
+        return None
+    known = _checks.concrete(value)
+    if name == "gap" and known is not None and np.array_equal(known, np.inf):
+        return math.inf
+    return _checks.as_leaf(name, value, dtype, _checks.positive)
 
 
 @functools.partial(jax.jit, static_argnums=(5, 6))
