@@ -44,14 +44,9 @@ def import_optional(module: str) -> ModuleType:
     try:
         return importlib.import_module(module)
     except ImportError as error:
-        raise missing_module(module) from error
-
-
-def missing_module(module: str) -> ImportError:
-    """The error that tells how to install an optional module."""
-    name = module.partition(".")[0]
-    package = "scikit-learn" if name == "sklearn" else name
-    return MissingModule(package, EXTRAS[name])
+        name = module.partition(".")[0]
+        package = "scikit-learn" if name == "sklearn" else name
+        raise MissingModule(package, EXTRAS[name]) from error
 
 
 def check_algorithm(algorithm: Any, state: Any) -> None:
@@ -171,7 +166,8 @@ def first_bad_row(X: jax.Array | np.ndarray) -> int:
     NumPy reads an array in the memory of the host without a copy, and no program has to
     be compiled for its shape.
     """
-    if isinstance(X, jax.Array) and not _on_host(X):
+    devices = X.devices() if isinstance(X, jax.Array) else ()
+    if len(devices) > 1 or any(one.platform != "cpu" for one in devices):
         # Data closed over by an outer `jit` have values too.
         with jax.ensure_compile_time_eval():
             return int(_first_bad_row(X))
@@ -182,11 +178,6 @@ def first_bad_row(X: jax.Array | np.ndarray) -> int:
             return len(rows)
     good = np.isfinite(rows).reshape(len(rows), -1).all(axis=1)
     return int(np.argmin(np.append(good, False)))
-
-
-def _on_host(X: jax.Array) -> bool:
-    """Whether an array lies whole on one CPU."""
-    return len(X.devices()) == 1 and next(iter(X.devices())).platform == "cpu"
 
 
 @jax.jit

@@ -80,15 +80,19 @@ class names_errors(contextlib.ContextDecorator):
     A decorator of public functions, and a context.
     """
 
-    def __init__(self, function: str):
-        self.function = function
+    def __init__(self, name: str):
+        self.name = name
 
     def __enter__(self) -> None:
         return None
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         if isinstance(error, Named) and not error.function:
-            error.function = self.function
+            self.add_name(error)
+
+    def add_name(self, error: Named) -> None:
+        """Gives this error the name."""
+        error.function = self.name
 
 
 def names_class(method: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
@@ -102,18 +106,11 @@ def names_class(method: Callable[Parameters, Result]) -> Callable[Parameters, Re
     return named
 
 
-class places_errors(contextlib.ContextDecorator):
+class places_errors(names_errors):
     """Gives errors the part of the input that they are about; outer parts go first."""
 
-    def __init__(self, place: str):
-        self.place = place
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        if isinstance(error, Named) and not error.function:
-            error.place = ": ".join(filter(None, (self.place, error.place)))
+    def add_name(self, error: Named) -> None:
+        error.place = ": ".join(filter(None, (self.name, error.place)))
 
 
 def warn(message: str, category: type[Warning] = UserWarning) -> None:

@@ -252,13 +252,10 @@ BITS = 30
 UNIT = 2**BITS
 
 
-def _value(value: Any) -> Any:
-    return value.number if isinstance(value, Counter) else value
-
-
 def _operator(function: Callable[[Any, Any], Any]) -> Any:
     def apply(self: "Counter", other: Any) -> Any:
-        return function(self.number, _value(other))
+        number = other.number if isinstance(other, Counter) else other
+        return function(self.number, number)
 
     return apply
 

@@ -325,10 +325,8 @@ class Matern(Stationary):
     exact: bool = static(default=False, check=_checks.flag)
 
     def gram(self, X, Z, X_squares=None, Z_squares=None):
-        X_squares, Z_squares = (
-            _squares(self, X, X_squares),
-            _squares(self, Z, Z_squares),
-        )
+        X_squares = _squares(self, X, X_squares)
+        Z_squares = _squares(self, Z, Z_squares)
         squares = _distances(self, X, Z, X_squares, Z_squares)
         # For equal points a rounding error is left, whose root would be large. The root
         # has no derivative at 0, where the derivative of k is 0 or does not exist.

@@ -45,9 +45,7 @@ def labels_from_scores(
 ) -> Shaped[Array | np.ndarray, " n"]:
     """The label of every row: of the larger score, or of the sign of a single one.
 
-    Args:
-      scores: the scores of rows.
-      classes: the labels of the data; None for -1 and +1, or the index of the class.
+    Without `classes`, labels are -1 and +1, or the index of the class.
     """
     numpy = np if isinstance(scores, np.ndarray) else jnp
     binary = scores.ndim == 1

@@ -356,11 +356,8 @@ def is_shift_invariant(loss: Loss, shape: tuple[int, ...] = ()) -> bool:
     pairs = np.array([[0.3, 1.7], [-1.2, 0.4], [0.9, -0.6]], np.float32)
     with jax.numpy_dtype_promotion("standard"):
         first, second = (
-            [
-                loss(*(jnp.full(shape, number + shift) for number in pair))
-                for pair in pairs
-            ]
-            for shift in np.array([0, 2.5], np.float32)
+            [loss(*(jnp.full(shape, number) for number in pair)) for pair in moved]
+            for moved in (pairs, pairs + np.float32(2.5))
         )
     return bool(np.allclose(first, second, rtol=1e-3))
 

@@ -253,6 +253,8 @@ KINDS = (Labelled, KernelModel, LinearModel, State)
 
 def unwrap_labelled(model: Any) -> Any:
     """The `Labelled` inside, or the innermost model."""
+    # An estimator holds its fitted model.
+    model = getattr(model, "model_", model)
     while not isinstance(model, KINDS) and isinstance(model, Holder):
         model = model.model
     return model
@@ -284,22 +286,21 @@ def as_labelled(model: Any) -> Labelled:
 def add_intercept(model: Given, more: float | np.ndarray) -> Given | Labelled:
     """The model with `more` added to the scores of the model in the `Labelled`."""
     known = as_labelled(model)
-    return _with_labels(model, intercept=known.intercept + known.unit * more)
+    intercept = known.intercept + known.unit * more
+    return _rewrap_labelled(model, known._replace(intercept=intercept))
 
 
 def with_calibration(model: Given, factor: float | None) -> Given | Labelled:
     """The model, in a `Labelled`, with this calibration; None removes it."""
-    return _with_labels(model, calibration=factor)
+    return _rewrap_labelled(model, as_labelled(model)._replace(calibration=factor))
 
 
-def _with_labels(model: Given, **changes: Any) -> Given | Labelled:
-    """The model with these fields in its `Labelled`, or in a new one around it."""
-    if isinstance(model, Labelled):
-        return model._replace(**changes)
-    if isinstance(model, Holder) and isinstance(model.model, Labelled):
-        holder: Any = model
-        return holder._replace(model=model.model._replace(**changes))
-    return Labelled(model)._replace(**changes)
+def _rewrap_labelled(model: Given, new: Labelled) -> Given | Labelled:
+    """A `Labelled` in what holds the model's one."""
+    holder: Any = model
+    if isinstance(model, Labelled) or not isinstance(model, Holder):
+        return new
+    return holder._replace(model=new) if isinstance(model.model, Labelled) else new
 
 
 def map_parts(
@@ -352,7 +353,7 @@ def num_features(model: Model) -> int:
         return len(single.weights)
     if isinstance(single.kernel, Mapped) and single.kernel.mapped_vectors:
         return single.kernel.matrix.shape[0]
-    shape = _rows(single).shape
+    shape = own_rows(single).shape
     if len(shape) != 2:
         got = f"a stack of shape {shape[:-2]}; use jax.vmap"
         raise ArgumentError("model", "be a single one", got)
@@ -361,10 +362,10 @@ def num_features(model: Model) -> int:
 
 def dtype_of(model: Model) -> np.dtype:
     """The dtype of a model's rows."""
-    return _rows(unwrap(model)).dtype
+    return own_rows(unwrap(model)).dtype
 
 
-def _rows(single: Any) -> Array | np.ndarray:
+def own_rows(single: Any) -> Array | np.ndarray:
     """The support vectors of a single model, or the weights of a linear one."""
     if isinstance(single, KernelModel):
         return single.vectors
@@ -423,7 +424,13 @@ def support(model: Model) -> Support:
     """
     model = unwrap_labelled(model)
     if isinstance(model, Labelled):
-        return _raw_support(model, support(model.model))
+        inside = support(model.model)
+        if np.any(model.unit != 1):
+            raw = np.asarray(inside.coefficients) * model.unit
+            inside = inside._replace(coefficients=raw)
+        if model.scaling is None or isinstance(model.scaling, Encoding):
+            return inside
+        return inside._replace(vectors=model.scaling.undone(np.asarray(inside.vectors)))
     if is_compact(model):
         wanted = "have support vectors in the space of the examples"
         raise ArgumentError("model", wanted, "a compact one, which has them mapped")
@@ -439,16 +446,6 @@ def support(model: Model) -> Support:
         coefficients[..., :-1, :],
         expansion.mask[..., :-1],
     )
-
-
-def _raw_support(model: Labelled, inside: Support) -> Support:
-    """The support set of the model inside, with raw rows and scores in their unit."""
-    if np.any(model.unit != 1):
-        raw = np.asarray(inside.coefficients) * model.unit
-        inside = inside._replace(coefficients=raw)
-    if model.scaling is None or isinstance(model.scaling, Encoding):
-        return inside
-    return inside._replace(vectors=model.scaling.undone(np.asarray(inside.vectors)))
 
 
 def to_kernel_model(model: Model) -> KernelModel:
@@ -541,13 +538,11 @@ def fold_map(model: Given) -> Given:
       >>> bool(np.allclose(folded.decision_function(X), model.decision_function(X)))
       True
     """
-    whole = unwrap_labelled(model)
-    if not isinstance(whole, Labelled) or not isinstance(whole.scaling, Encoding):
-        return model
+    whole = as_labelled(model)
     codes, single = whole.scaling, cast(Any, unwrap(whole))
-    if type(whole.model) is tuple:
-        return model
     kernel = getattr(single, "kernel", None)
+    if not isinstance(codes, Encoding) or type(whole.model) is tuple:
+        return model
     if not isinstance(kernel, Mapped) or np.ndim(kernel.matrix) != 2:
         return model
     matrix = np.asarray(kernel.matrix, np.float64)
@@ -568,9 +563,8 @@ def fold_map(model: Given) -> Given:
         expansion = expansion._replace(vectors=vectors, squares=squares)
         single = single._replace(expansion=expansion, kernel=kernel.kernel)
     folds = folds.astype(np.asarray(kernel.matrix).dtype)
-    holder: Any = model
-    whole: Any = rewrap(whole, single)._replace(scaling=codes._replace(map=folds))
-    return whole if isinstance(model, Labelled) else holder._replace(model=whole)
+    whole = rewrap(whole, single)._replace(scaling=codes._replace(map=folds))
+    return cast(Given, _rewrap_labelled(model, whole))
 
 
 def encode_targets(model: Labelled, y: ArrayLike, first_row: int = 0) -> np.ndarray:

@@ -193,8 +193,6 @@ def decision_regions(
       >>> bj.plots.decision_regions(state).get_xlabel()
       'feature 1'
     """
-    # An estimator holds its fitted model.
-    model = getattr(model, "model_", model)
     features = models.num_features(model)
     if features != 2:
         raise ArgumentError("model", "have 2 features", features)
@@ -208,7 +206,9 @@ def decision_regions(
         wanted = "say where to draw for a model without support vectors"
         raise ArgumentError("X", wanted, "None")
     axes = _axes(axes)
-    first, second = _grid_around(shown)
+    low, high = shown.min(axis=0), shown.max(axis=0)
+    margin = np.where(high > low, 0.08 * (high - low), 1.0)
+    first, second = np.linspace(low - margin, high + margin, POINTS).T
     classes = models.class_labels(model)
     if classes is None:
         values = _on_grid(models.predict, model, first, second)
@@ -260,7 +260,6 @@ def partial_dependence(
       Friedman (2001), "Greedy function approximation: a gradient boosting machine",
       section 8.2, https://doi.org/10.1214/aos/1013203451.
     """
-    model = getattr(model, "model_", model)
     names, features = (
         models.as_labelled(model).feature_names,
         models.num_features(model),
@@ -337,7 +336,6 @@ def features(
       >>> bj.plots.features(model, X, [0]).get_xlabel()
       'feature 1'
     """
-    model = getattr(model, "model_", model)
     whole = models.as_labelled(model)
     number, encoder = models.num_features(model), whole.scaling
     names = whole.feature_names or tuple(f"feature {i + 1}" for i in range(number))
@@ -554,7 +552,6 @@ def support_images(
       >>> [text.get_text() for text in axes.get_yticklabels()][:3]
       ['0', '1', '2']
     """
-    model = getattr(model, "model_", model)
     classes = models.class_labels(model)
     if classes is None:
         raise ArgumentError("model", "be a classifier", "a regressor")
@@ -652,16 +649,6 @@ def _active_rows(support: models.Support) -> tuple[np.ndarray, np.ndarray]:
     """Vectors, shape `(m, d)`, and coefficients, `(m, columns)`, of active slots."""
     mask = np.asarray(support.mask)
     return np.asarray(support.vectors)[mask], np.asarray(support.coefficients)[mask]
-
-
-def _grid_around(
-    vectors: Float[np.ndarray, "n 2"],
-) -> tuple[Float[np.ndarray, " x"], Float[np.ndarray, " y"]]:
-    """Coordinates of a grid around these points, with a margin."""
-    low, high = vectors.min(axis=0), vectors.max(axis=0)
-    margin = np.where(high > low, 0.08 * (high - low), 1.0)
-    first, second = np.linspace(low - margin, high + margin, POINTS).T
-    return first, second
 
 
 def _draw_regions(

@@ -59,12 +59,10 @@ from budgetjax.online.state import OnlineState, resize
 from budgetjax.refitting import calibration
 from budgetjax.scoring import squeeze_columns
 
-try:
+with names_errors("budgetjax.river"):
+    _checks.import_optional("river")
     from river import base
     from river.utils import dataframe
-except ImportError as error:
-    with names_errors("budgetjax.river"):
-        raise _checks.missing_module("river") from error
 
 __all__ = ["BudgetedClassifier", "BudgetedOneClass", "BudgetedRegressor", "Encoder"]
 
@@ -102,14 +100,6 @@ class Queue:
         """A queue with new arrays; a program may still read those of the last one."""
         weights = np.zeros(WAITING, np.float32)
         return cls(np.zeros((WAITING, num_features), np.float32), weights + 1, weights)
-
-    def put(
-        self, row: Float32[np.ndarray, " features"], target: float, weight: int | float
-    ) -> None:
-        """Adds an undecided row."""
-        i = self.size
-        self.X[i], self.y[i], self.weights[i] = row, target, weight
-        self.size = i + 1
 
 
 class View(NamedTuple):
@@ -373,10 +363,12 @@ class Online(base.Estimator):
             if new:
                 self._add_features(x)
                 row, _ = self._row(x)
-            self._queue.put(row, target, w)
+            queue = self._queue
+            i, queue.size = queue.size, queue.size + 1
+            queue.X[i], queue.y[i], queue.weights[i] = row, target, w
             if self._first_rows is not None:
                 self._check_scale(row)
-            if self._queue.size == WAITING:
+            if queue.size == WAITING:
                 self._learn_queue()
 
     def _check_scale(self, row: Float[np.ndarray, " features"]) -> None:

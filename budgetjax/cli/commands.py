@@ -170,7 +170,8 @@ Examples:
 )
 @click.option(
     "--gamma",
-    type=options.Gamma(),
+    type=options.gamma,
+    metavar="[scale|NUMBER]",
     default="scale",
     help="Gamma of the kernel exp(-gamma |x - z|^2); scale: 2 / mean squared distance.",
 )
@@ -299,12 +300,14 @@ Examples:
 @options.training_rows
 @click.option(
     *("--gamma", "gammas"),
-    type=options.Numbers(options.POSITIVE),
+    type=options.numbers(options.POSITIVE),
+    metavar="NUMBER[,NUMBER...]",
     help="Gamma of the kernel.  [default: 1/4, 1/2, 1, 2 and 4 times that of train]",
 )
 @click.option(
     *("--budget", "budgets"),
-    type=options.Numbers(options.SLOTS),
+    type=options.numbers(options.SLOTS),
+    metavar="NUMBER[,NUMBER...]",
     default=str(BUDGET),
     help="Maximum number of support vectors.",
 )
@@ -377,7 +380,8 @@ Examples:
 @options.output(*options.PICTURES, text="The .png, .svg or .pdf file.")
 @click.option(
     "--images",
-    type=options.Shape(),
+    type=options.image_shape,
+    metavar="HEIGHTxWIDTH",
     help="Draw the support vectors as images of this shape.",
 )
 @click.option(

@@ -9,10 +9,11 @@ import jax
 import numpy as np
 
 from budgetjax import models
+from budgetjax._pytree import Counter
 from budgetjax.cli import reports, targets
 from budgetjax.encoding import Encoding
 from budgetjax.saving import model_files, trees
-from budgetjax.saving.names import has_fields
+from budgetjax.saving.names import has_fields, parts_of
 from budgetjax.stream.model import StreamModel
 
 # A name, its text, and, if different, its value for programs.
@@ -55,8 +56,7 @@ def _describe_contents(path: str) -> Iterator[Line]:
         # With a function of the user, only Python can load this model.
         yield "not shown", str(error)
         return
-    model = getattr(value, "model_", value)
-    whole = models.as_labelled(model)
+    whole = models.as_labelled(value)
     if isinstance(value, StreamModel):
         again = int(value.state.num_seen) > value.num_rows
         read = f"{value.num_rows:,}" + ", and a sample of them again" * again
@@ -80,44 +80,37 @@ def _describe_contents(path: str) -> Iterator[Line]:
     if type(whole.model) is tuple:
         number = len(whole.model)
         yield "models", f"{number}, one per class; the first:", number
-    yield from _describe_model(models.unwrap(model))
+    yield from _describe_model(models.unwrap(value))
     for name, parameter in getattr(value, "get_params", dict)().items():
         yield name, str(parameter), parameter
 
 
 def _describe_model(model: Any) -> Iterator[Line]:
     """The sizes and numbers of a state, or of the model of a solver."""
-    expansion = getattr(model, "expansion", None)
-    vectors = getattr(expansion or model, "vectors", None)
-    rows = getattr(model, "weights", None) if vectors is None else vectors
-    if rows is not None:
-        yield "features", f"{rows.shape[-1]:,}", rows.shape[-1]
-    if expansion is not None and np.ndim(expansion.num_active):
-        number = np.size(expansion.num_active)
-        yield "models", f"{number:,}, stacked", number
-    elif expansion is not None:
-        active, budget = int(expansion.num_active), int(expansion.budget)
-        text = f"{active:,} of at most {budget:,}"
-        yield "support vectors", text, {"active": active, "budget": budget}
-    elif vectors is not None:
-        number = vectors.shape[-2]
+    if isinstance(model, models.State | models.KernelModel | models.LinearModel):
+        width = models.own_rows(model).shape[-1]
+        yield "features", f"{width:,}", width
+    if isinstance(model, models.State):
+        expansion: Any = model.expansion
+        if np.ndim(expansion.num_active):
+            number = np.size(expansion.num_active)
+            yield "models", f"{number:,}, stacked", number
+        else:
+            active, budget = int(expansion.num_active), int(expansion.budget)
+            text = f"{active:,} of at most {budget:,}"
+            yield "support vectors", text, {"active": active, "budget": budget}
+    elif isinstance(model, models.KernelModel):
+        number = len(model.vectors)
         yield "support vectors", f"{number:,}", {"active": number}
-    if not has_fields(type(model)):
-        return
-    names: tuple[str, ...] = model._fields
-    for name, part in zip(names, model, strict=True):
+    fields = parts_of(model) if has_fields(type(model)) else {}
+    for name, part in fields.items():
+        is_number = isinstance(part, jax.Array | Counter | np.generic)
         if name == "kernel":
             yield name, repr(part)
-        elif hasattr(part, "__array__") and not _is_key(part) and not np.ndim(part):
+        elif is_number and name != "key" and not np.ndim(part):
             number = np.asarray(part)[()]
             # The shortest decimals that identify the number in its dtype.
             real = number.dtype.kind not in "biu"
             number = float(str(number)) if real else int(number)
             shown = f"{number:,.6g}" if real else f"{number:,}"
             yield LEARNED.get(name, name.replace("_", " ")), shown, number
-
-
-def _is_key(part: object) -> bool:
-    """Whether this is a key of random draws, not a number."""
-    dtype = getattr(part, "dtype", None)
-    return dtype is not None and jax.numpy.issubdtype(dtype, jax.dtypes.prng_key)

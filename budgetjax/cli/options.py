@@ -1,13 +1,14 @@
 """Options of several commands, and the types of their values."""
 
+import contextlib
 import functools
+import math
 import sys
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import click
-from click.shell_completion import CompletionItem
 
 import budgetjax
 from budgetjax import online, solvers
@@ -36,119 +37,27 @@ SECONDS = 30.0
 TARGET = "Column to predict; LIBSVM text needs none, .npy another file."
 
 
-class Numbers(click.ParamType):
-    """Numbers separated by commas, each of a given type: `0.1,1,10`."""
-
-    name = "number[,number...]"
-
-    def __init__(self, one: click.ParamType):
-        self.one = one
-
-    def convert(self, value: Any, param: Parameter, ctx: Context) -> Any:
-        if not isinstance(value, str):
-            return value
-        values = [self.one.convert(part, param, ctx) for part in value.split(",")]
-        if len(set(values)) < len(values):
-            self.fail(f"{value!r} has a number twice.", param, ctx)
-        return values
-
-
-class Gamma(click.ParamType):
-    """A positive number, or the word `scale`, which is None."""
-
-    name = "gamma"
-
-    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
-        return "[scale|NUMBER]"
-
-    def convert(self, value: str, param: Parameter, ctx: Context) -> float | None:
-        return None if value == "scale" else POSITIVE.convert(value, param, ctx)
-
-
-class Setting(click.ParamType):
-    """`NAME=VALUE`, where the value is a number, yes or no, or a word."""
-
-    def __init__(self, several: bool = False):
-        self.several = several
-        self.name = "name=value[,value...]" if several else "name=value"
-
-    def convert(self, value: str, param: Parameter, ctx: Context) -> tuple[str, object]:
-        name, equals, given = value.partition("=")
-        if not (name and equals and given):
-            self.fail(f"{value!r} is not NAME=VALUE.", param, ctx)
-        name = name.replace("-", "_")
-        if not self.several:
-            return name, _value(given)
-        values = [_value(part) for part in given.split(",")]
-        if all(type(one) in (int, float) for one in values):
-            return name, values
-        if len(values) > 1:
-            self.fail(f"{given!r} is not a list of numbers.", param, ctx)
-        return name, values[0]
-
-
-def _value(text: str) -> bool | int | float | str:
-    """Parses a value: a number, yes or no, otherwise the text."""
-    words = {"true": True, "yes": True, "false": False, "no": False}
-    if text.lower() in words:
-        return words[text.lower()]
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text
-
-
-class Delimiter(click.ParamType):
-    """One character, or the word `tab`."""
-
-    name = "character"
-
-    def convert(self, value: str, param: Parameter, ctx: Context) -> str:
-        value = "\t" if value in ("tab", "\\t") else value
-        if len(value) != 1 or not value.isascii():
-            self.fail(f"{value!r} is not one character, or tab.", param, ctx)
-        return value
-
-
 class Finite(click.FloatRange):
     """A finite float."""
 
     def convert(self, value: Any, param: Parameter, ctx: Context) -> float:
         number = super().convert(value, param, ctx)
-        if number != number or number in (float("inf"), float("-inf")):
+        if not math.isfinite(number):
             self.fail(f"{value!r} is not a finite number.", param, ctx)
         return number
 
 
-class Shape(click.ParamType):
-    """The height and width of an image, as "28x28"."""
-
-    name = "HEIGHTxWIDTH"
-
-    def convert(self, value: str, param: Parameter, ctx: Context) -> tuple[int, int]:
-        parts = value.lower().split("x")
-        if len(parts) != 2 or not all(part.isdigit() for part in parts):
-            self.fail(f"must be like 28x28, got {value}.", param, ctx)
-        return int(parts[0]), int(parts[1])
-
-
-class Name(click.ParamType):
+class Name(click.Choice):
     """One of some names, which a program may add to until the value is read."""
 
-    name = "name"
+    case_sensitive = True
 
     def __init__(self, names: Callable[[], Sequence[str]]):
         self.names = names
 
-    def convert(self, value: str, param: Parameter, ctx: Context) -> str:
-        return click.Choice(self.names()).convert(value, param, ctx)
-
-    def shell_complete(
-        self, ctx: click.Context, param: click.Parameter, incomplete: str
-    ) -> list[CompletionItem]:
-        return click.Choice(self.names()).shell_complete(ctx, param, incomplete)
+    @property
+    def choices(self):  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.names()
 
 
 def format_names() -> tuple[str, ...]:
@@ -164,6 +73,39 @@ AT_LEAST_1 = click.IntRange(min=1)
 SLOTS = click.IntRange(min=1, max=2**31 - 2)
 
 
+def gamma(text: str) -> float | None:
+    """A positive number, or the word `scale`, which is None."""
+    return None if text == "scale" else POSITIVE.convert(text, None, None)
+
+
+def numbers(one: click.ParamType) -> Callable[[str], list[Any]]:
+    """Numbers separated by commas, each of a given type: `0.1,1,10`."""
+
+    def parse(text: str) -> list[Any]:
+        values = [one.convert(part, None, None) for part in text.split(",")]
+        if len(set(values)) < len(values):
+            raise ValueError(f"{text!r} has a number twice.")
+        return values
+
+    return parse
+
+
+def character(text: str) -> str:
+    """One character, or the word `tab`."""
+    text = "\t" if text in ("tab", "\\t") else text
+    if len(text) != 1 or not text.isascii():
+        raise ValueError(f"{text!r} is not one character, or tab.")
+    return text
+
+
+def image_shape(text: str) -> tuple[int, int]:
+    """The height and width of an image, as "28x28"."""
+    parts = text.lower().split("x")
+    if len(parts) != 2 or not all(part.isdigit() for part in parts):
+        raise ValueError(f"must be like 28x28, got {text}.")
+    return int(parts[0]), int(parts[1])
+
+
 def combine_options(*options: Decorator) -> Decorator:
     """Combines decorators, in the order of the help text."""
     return lambda command: functools.reduce(
@@ -173,6 +115,17 @@ def combine_options(*options: Decorator) -> Decorator:
 
 def settings(text: str, *, several: bool = False) -> Decorator:
     """The option for arguments of the learner by name; `text` explains it."""
+
+    def parse(text: str) -> tuple[str, object]:
+        name, equals, value = text.partition("=")
+        if not (name and equals and value):
+            raise ValueError(f"{text!r} is not NAME=VALUE.")
+        values = [_parse_value(part) for part in value.split(",") if several]
+        if values and all(type(one) in (int, float) for one in values):
+            return name.replace("-", "_"), values
+        if len(values) > 1:
+            raise ValueError(f"{value!r} is not a list of numbers.")
+        return name.replace("-", "_"), _parse_value(value)
 
     def unique(
         ctx: Context, param: Parameter, values: Sequence[tuple[str, object]]
@@ -184,13 +137,24 @@ def settings(text: str, *, several: bool = False) -> Decorator:
         return dict(values)
 
     return click.option(
-        "--set",
-        "settings",
-        type=Setting(several),
+        *("--set", "settings"),
+        type=parse,
+        metavar="NAME=VALUE[,VALUE...]" if several else "NAME=VALUE",
         multiple=True,
         callback=unique,
         help=f"{text}  [repeatable]",
     )
+
+
+def _parse_value(text: str) -> bool | int | float | str:
+    """A number, yes or no, otherwise the text."""
+    words = {"true": True, "yes": True, "false": False, "no": False}
+    if text.lower() in words:
+        return words[text.lower()]
+    for kind in (int, float):
+        with contextlib.suppress(ValueError):
+            return kind(text)
+    return text
 
 
 def output(*ends: str, required: bool = True, text: str) -> Decorator:
@@ -308,13 +272,13 @@ columns = combine_options(
     ),
     click.option(
         "--delimiter",
-        type=Delimiter(),
+        type=character,
         help="The delimiter of CSV: a character, or tab.  "
         "[default: a comma; a tab for .tsv]",
     ),
     click.option(
         "--decimal",
-        type=Delimiter(),
+        type=character,
         help="The decimal separator of numbers in CSV.  [default: a point]",
     ),
     click.option(

@@ -233,8 +233,7 @@ class Model(NamedTuple):
 def open_model(path: str) -> Model:
     """Loads a model of any kind that predicts."""
     value, notes = model_files.read(path)
-    # An estimator holds its fitted model.
-    model = models.as_labelled(getattr(value, "model_", value))
+    model = models.as_labelled(value)
     with names_errors(path):
         num_features = models.num_features(model)
     classes, target = models.class_labels(model), (notes or {}).get("target")

@@ -69,7 +69,7 @@ def _open_test(
 ) -> Batches:
     """The file to test on, after a check of its targets."""
     test_format = formats.format_of(path, columns.format)
-    if test_format.has_target_file:
+    if "target" in test_format.arguments and not test_format.has_columns:
         endings = " or ".join(test_format.endings)
         raise click.UsageError(f"--test cannot be {endings}, got {path}.")
     source = reading.open_for_model(

@@ -1,7 +1,6 @@
 """Exports predictors for machines without this package; see `export`."""
 
 import os
-import sys
 from typing import Any
 
 from budgetjax._errors import ArgumentError, names_errors
@@ -86,6 +85,5 @@ def export(path: str | os.PathLike[str], model: Any) -> None:
     suffix = os.path.splitext(name)[1].lower()
     if suffix not in FORMATS:
         raise ArgumentError("path", f"end in {' or '.join(FORMATS)}", repr(name))
-    version = sys.modules["budgetjax"].__version__
-    data = FORMATS[suffix](predictor(model), version)
+    data = FORMATS[suffix](predictor(model), model_files.version())
     model_files.replace(name, [data])

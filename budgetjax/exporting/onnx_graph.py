@@ -222,6 +222,8 @@ class Graph:
         if not before and reduced in REDUCTIONS:
             axes = self.axes(*params["axes"])
             return self.add(REDUCTIONS[reduced], *given, axes, keepdims=0)
+        pair: Any = params["dimension_numbers"] if kind == "dot_general" else ((), ())
+        contracted, batch = pair
         match kind:
             case "reshape" | "squeeze":
                 sizes = [-1 if size == ROWS else int(size) for size in shape]
@@ -238,8 +240,9 @@ class Graph:
                 axes = self.axes(*range(len(ends)))
                 starts = self.axes(*params["start_indices"])
                 return self.add("Slice", *given, starts, self.axes(*ends), axes)
-            case "dot_general" if _is_product(params, shape):
-                (left,), (right,) = params["dimension_numbers"][0]
+            case "dot_general" if len(shape) == 2 and not any(batch):
+                # A product of two matrices, either of them transposed or not.
+                (left,), (right,) = contracted
                 sides = {"transA": int(left == 0), "transB": int(right == 1)}
                 return self.add("Gemm", *given, **sides)
             case "gather" if params["dimension_numbers"].collapsed_slice_dims == (1,):
@@ -254,12 +257,6 @@ class Graph:
                 return self.add("TopK", *given, self.axes(shape[-1]), **last)
         wanted = "be made of operations that ONNX has to be written as ONNX"
         raise ArgumentError("kernel", wanted, f"{kind}; a file NAME.stablehlo has any")
-
-
-def _is_product(params: Mapping[str, Any], shape: Shape) -> bool:
-    """Whether this is a product of two matrices, either of them transposed or not."""
-    _, batch = params["dimension_numbers"]
-    return len(shape) == 2 and batch == ((), ())
 
 
 def _broadcast(shapes: list[Shape]) -> Shape:

@@ -70,11 +70,6 @@ class Predictor(NamedTuple):
         """The dtype of the rows: `dtype`, or float64 if that would round too much."""
         return self.dtype if self.units is None else self.units.mean.dtype
 
-    @property
-    def num_columns(self) -> int:
-        """Columns of the scores."""
-        return len(self.intercept)
-
 
 def predictor(model: Any) -> Predictor:
     """The predictor of a model or a fitted estimator."""
@@ -84,7 +79,7 @@ def predictor(model: Any) -> Predictor:
         got = f"{type(model).__name__}, which has no model"
         raise ArgumentError("model", wanted, got)
     levels = np.asarray(getattr(model, "quantile", None))
-    model = models.as_labelled(getattr(model, "model_", model))
+    model = models.as_labelled(model)
     for scaler in reversed(before):
         model = _behind(scaler, model)
     num_features, dtype = models.num_features(model), models.dtype_of(model)
@@ -225,7 +220,12 @@ def _terms(model: Any) -> KernelModel:
 def _together(parts: tuple[KernelModel, ...]) -> tuple[KernelModel, ...]:
     """Joins models with the same kernel, and merges equal vectors."""
     kernel, *others = (part.kernel for part in parts)
-    if not others or not all(_same(kernel, other) for other in others):
+    leaves, structure = jax.tree.flatten(kernel)
+    for other in others:
+        more, same = jax.tree.flatten(other)
+        if structure != same or not all(map(np.array_equal, leaves, more)):
+            return parts
+    if not others:
         return parts
     stacked = np.concatenate([part.vectors for part in parts])
     vectors, places = np.unique(stacked, axis=0, return_inverse=True)
@@ -235,12 +235,6 @@ def _together(parts: tuple[KernelModel, ...]) -> tuple[KernelModel, ...]:
     np.add.at(coefficients, (places.reshape(-1), columns), terms)
     bias = np.concatenate([part.bias for part in parts])
     return (_of(kernel, vectors, coefficients, bias),)
-
-
-def _same(kernel: Any, other: Any) -> bool:
-    leaves, structure = jax.tree.flatten(kernel)
-    more, same = jax.tree.flatten(other)
-    return structure == same and all(map(np.array_equal, leaves, more))
 
 
 def _of(kernel: Any, vectors: Any, coefficients: Any, bias: Any) -> KernelModel:
@@ -275,7 +269,7 @@ def outputs(predictor: Predictor, X: Float[Array, "n d"]) -> dict[str, Array]:
         ordered, columns = jnp.sort(scores, axis=1), predictor.ranks.tolist()
         parts = [jax.lax.slice_in_dim(ordered, i, i + 1, axis=1) for i in columns]
         scores = jnp.concatenate(parts, axis=1)
-    binary = predictor.num_columns == 1
+    binary = len(predictor.intercept) == 1
     flat = jnp.squeeze(scores, axis=1) if binary else scores
     if predictor.labels is None:
         return {"variable": jnp.exp(flat) if predictor.exponentiates else flat}

@@ -126,7 +126,7 @@ def write(path: str | os.PathLike[str], model: Any, notes: Notes) -> None:
         # This comes first, so that its 64 zeros are the first in the file.
         "digest": NO_DIGEST.decode(),
         "format": FORMAT,
-        "budgetjax": _version(),
+        "budgetjax": version(),
         "jax": jax.__version__,
         "about": _about(model),
         "notes": notes,
@@ -172,22 +172,22 @@ def header(path: str | os.PathLike[str]) -> Notes:
     return _read_intact(path)[0]
 
 
-def _version() -> str:
+def version() -> str:
+    """The version of this package."""
     return sys.modules["budgetjax"].__version__
 
 
 def _about(model: Any) -> Notes:
     """A description of a model, for humans."""
     about: Notes = {"type": names.name_of(model) or own_name(type(model))}
-    predicts = getattr(model, "model_", model)
-    state = models.unwrap(predicts)
+    state = models.unwrap(model)
     parts = names.parts_of(state) if has_fields(type(state)) else {}
     if isinstance(name := parts.get("algorithm"), Name):
         about["algorithm"] = name.value
     for name in ("kernel", "maintenance"):
         if has_fields(type(part := parts.get(name))):
             about[name] = type(part).__name__
-    labels = models.as_labelled(predicts).classes
+    labels = models.as_labelled(model).classes
     return about if labels is None else about | {"labels": np.asarray(labels).tolist()}
 
 
@@ -211,7 +211,7 @@ def _header(data: bytes) -> Notes:
         got = "another file, or a damaged one" if data else "an empty file"
         raise ForeignFileError(got) from error
     if not isinstance(number, int) or number > FORMAT:
-        wanted = f"be at most {FORMAT}, which budgetjax {_version()} reads"
+        wanted = f"be at most {FORMAT}, which budgetjax {version()} reads"
         got = f"{number!r}, of budgetjax {found.get('budgetjax')}: install a newer one"
         raise ArgumentError("the format", wanted, got)
     whole = data.replace(digest, NO_DIGEST, 1) if len(digest) == 64 else b""

@@ -5,7 +5,6 @@ A state has the name of its algorithm, a class of this package its own (see
 """
 
 import dataclasses
-import importlib
 import inspect
 import sys
 from collections.abc import Callable, Mapping
@@ -104,9 +103,3 @@ def is_estimator(kind: type) -> bool:
     if not kind.__module__.startswith(ESTIMATORS):
         return False
     return kind.__name__ in sys.modules[ESTIMATORS].__all__
-
-
-def estimator(name: str) -> type | None:
-    """The estimator of this name, or None."""
-    module = importlib.import_module(ESTIMATORS)
-    return getattr(module, name) if name in module.__all__ else None

@@ -5,6 +5,7 @@ JSON names types and functions, which are looked up only in `budgetjax.saving.na
 nothing that a file names is imported, and nothing in it is executed.
 """
 
+import importlib
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -171,11 +172,12 @@ class Decoder(NamedTuple):
             case {"fields": dict(parts)}:
                 return names.build_record(self.type(node, at), self.fields(parts, at))
             case {"estimator": str(name), "parameters": dict(), "learned": dict()}:
-                kind = names.estimator(name)
-                if kind is None:
+                module = importlib.import_module(names.ESTIMATORS)
+                if name not in module.__all__:
                     wanted = f"be an estimator of {names.ESTIMATORS}"
                     raise PartError(format_path(at), wanted, repr(name))
-                estimator = kind(**self.fields(node["parameters"], at))
+                parameters = self.fields(node["parameters"], at)
+                estimator = getattr(module, name)(**parameters)
                 learned = self.fields(node["learned"], at).items()
                 vars(estimator).update({k: v for k, v in learned if _is_learned(k)})
                 return estimator

@@ -254,8 +254,13 @@ def _initial_model(
         model = state
         _check_continued(model, classes, intercept, wanted, encode)
     else:
-        scaling = _initial_scaling(models.num_features(state), wanted, fills, encode)
-        known = _check_classes(state, classes)
+        features, known = models.num_features(state), _check_classes(state, classes)
+        if encode is not None and (wanted or encode.num_features != features):
+            got = f"one of {encode.num_features} features"
+            got += " and standardise=True" if wanted else ""
+            expected = f"have the {features} features of the state, alone"
+            raise ArgumentError("encode", expected, got)
+        scaling = Scaling.empty(features, fills=fills) if wanted else encode
         if np.any(intercept) and not models.is_regressor(state):
             raise ArgumentError("intercept", "be 0 for a classifier", intercept)
         outputs = models.target_shape(state)
@@ -280,21 +285,6 @@ def _initial_model(
         size=_checks.size("reservoir", size),
     )
     return model._replace(reservoir=empty)
-
-
-def _initial_scaling(
-    features: int, standardises: bool, fills: bool, encode: Encoding | None
-) -> Scaling | Encoding | None:
-    """The scaling or encoding at the start, before a state of `features` features."""
-    if encode is None:
-        return Scaling.empty(features, fills=fills) if standardises else None
-    if standardises or encode.num_features != features:
-        got = f"one of {encode.num_features} features"
-        got += " and standardise=True" if standardises else ""
-        raise ArgumentError(
-            "encode", f"have the {features} features of the state, alone", got
-        )
-    return encode
 
 
 def _dtype_of_rows(model: StreamModel) -> np.dtype:

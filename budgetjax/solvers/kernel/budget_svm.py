@@ -14,7 +14,7 @@ from budgetjax._pytree import Name
 from budgetjax.kernels import Kernel
 from budgetjax.models import KernelModel
 from budgetjax.solvers import training_set
-from budgetjax.solvers.kernel import norms, row_cache
+from budgetjax.solvers.kernel import row_cache
 from budgetjax.solvers.kernel.norms import Norm, OneInfinity, TwoInfinity
 from budgetjax.solvers.kernel.row_cache import KernelRows
 from budgetjax.solvers.solver import Objective, Solver
@@ -194,8 +194,10 @@ def _read_norm(
 ) -> Norm | OneInfinity:
     """The norm of this name with this budget, or the norm itself, after checks."""
     named = NORMS.get(norm) if isinstance(norm, str) else None
-    if named is None:
-        norms.check_norm(norm)
+    is_norm = isinstance(norm, Norm | OneInfinity) and not isinstance(norm, type)
+    if named is None and not is_norm:
+        wanted = "be 'l1', 'l2' or an object with least and project"
+        raise ArgumentError("norm", wanted, f"{norm!r}")
     if (budget is None) != (named is None):
         wanted = "be given for 'l1' and 'l2', and for no other norm"
         raise ArgumentError("budget", wanted, f"{budget!r} for {norm!r}")

@@ -28,7 +28,6 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from budgetjax import _pytree
-from budgetjax._errors import ArgumentError
 from budgetjax.solvers.kernel import hinge_dual, water_level
 from budgetjax.solvers.training_set import Scalar, Vector
 
@@ -201,13 +200,6 @@ class Euclidean(NamedTuple):
         bias = threshold(heights, y, weight)
         rest = jnp.maximum(heights - y * bias, 0)
         return jnp.sqrt(jnp.sum(weight * rest**2)), bias
-
-
-def check_norm(norm: object) -> None:
-    """Raises if this is not a norm for gradient steps."""
-    if isinstance(norm, type) or not isinstance(norm, Norm | OneInfinity):
-        wanted = "be 'l1', 'l2' or an object with least and project"
-        raise ArgumentError("norm", wanted, f"{norm!r}")
 
 
 def threshold(values: Vector, y: Vector, weight: Vector | None = None) -> Scalar:

@@ -20,7 +20,7 @@ from budgetjax.stream.batches import Batches
 from budgetjax.stream.readers import files
 
 if TYPE_CHECKING:
-    from pyarrow import Array, DataType, RecordBatch
+    from pyarrow import Array, RecordBatch, Schema
 
 HOW_TO_ENCODE = (
     "'COLUMN=' in features= makes a feature of each text of a column, and features= "
@@ -161,15 +161,13 @@ def _list_names(names: Sequence[str]) -> str:
 class Table(NamedTuple):
     """A file of a format, or a table, with named columns.
 
-    `types` returns the NumPy dtypes of the columns of X and of the weights, and `read`
-    returns record batches of some columns, with a maximum number of rows if possible.
-    `intact` describes a file that can be read, for messages.
+    `read` returns record batches of some columns, with a maximum number of rows if
+    possible. `intact` describes a file that can be read, for messages.
     """
 
     name: str
     intact: str
-    columns: Sequence[str]
-    types: Callable[[Columns], set[np.dtype]]
+    schema: "Schema"
     read: Callable[[Columns, int], Iterator["RecordBatch"]]
     num_rows: int | None = None
 
@@ -194,19 +192,19 @@ def table_batches(path: Any, tables: Sequence[Table], selection: Selection) -> B
     if name == first.name and len(tables) > 1:
         name += f" and {len(tables) - 1} more"
     with names_errors(first.name):
-        columns = choose_columns(first.columns, selection)
+        columns = choose_columns(first.schema.names, selection)
     same = selection._replace(target=columns.target, weight=columns.weight)
     if selection.features is not None:
         same = same._replace(features=columns.features)
     for table in tables[1:]:
         with names_errors(table.name):
             # All columns are wanted, so no file may lack one.
-            others = choose_columns(table.columns, same).features
+            others = choose_columns(table.schema.names, same).features
             if odd := set(others) ^ set(columns.features):
                 expected = f"have the columns of {first.name}"
                 got = f"{min(odd)!r} in one of them only"
                 raise ArgumentError("every file", expected, got)
-    types = set().union(*(table.types(columns) for table in tables))
+    types = set().union(*(_column_types(table.schema, columns) for table in tables))
     dtype = files.float_type(selection.dtype, files.exact_type(types))
     with names_errors(name):
         columns = _add_indicators(columns, tables)
@@ -232,6 +230,22 @@ def table_batches(path: Any, tables: Sequence[Table], selection: Selection) -> B
         feature_names=columns.features,
         read_targets=None if columns.target is None else read_targets,
     )
+
+
+def _column_types(schema: "Schema", columns: Columns) -> set[np.dtype]:
+    """The NumPy dtypes of the columns of X and the weights."""
+    from pyarrow import types
+
+    found, texts = set(), columns.text_columns()
+    for name in columns._replace(target=None).names():
+        kind = schema.field(name).type
+        kind = kind.value_type if types.is_dictionary(kind) else kind
+        tests = types.is_boolean, types.is_integer, types.is_floating
+        exact = any(test(kind) for test in tests)
+        # Decimals are read as float64; anything but numbers raises an error there.
+        if name not in texts:
+            found.add(np.dtype(kind.to_pandas_dtype() if exact else np.float64))
+    return found
 
 
 def _add_indicators(columns: Columns, tables: Sequence[Table]) -> Columns:
@@ -335,7 +349,9 @@ def _convert_column(
     if types.is_dictionary(column.type):
         column = column.dictionary_decode()
     kind = column.type
-    if allow_missing and column.null_count and _is_number(kind):
+    tests = types.is_floating, types.is_integer, types.is_boolean, types.is_decimal
+    numeric = any(test(kind) for test in (*tests, types.is_null))
+    if allow_missing and column.null_count and numeric:
         column = column.cast(uint8()) if types.is_boolean(kind) else column
         column = column.cast(float64()).fill_null(float("nan"))
     if column.null_count:
@@ -362,17 +378,6 @@ def _convert_column(
     # Equal strings share one object, since most targets repeat.
     column = (column.cast(large_string()) if view else column).dictionary_encode()
     return np.array(column.dictionary.to_pylist(), object)[_as_numpy(column.indices)]
-
-
-def _is_number(kind: "DataType") -> bool:
-    """Whether a column of this type, or of nulls only, can be a feature."""
-    from pyarrow import types
-
-    tests = (
-        *(types.is_floating, types.is_integer, types.is_boolean),
-        *(types.is_decimal, types.is_null),
-    )
-    return any(test(kind) for test in tests)
 
 
 def _as_numpy(column: "Array") -> np.ndarray:

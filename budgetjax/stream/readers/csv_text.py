@@ -3,8 +3,7 @@
 import contextlib
 import functools
 import re
-import types
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 from jax.typing import DTypeLike
@@ -26,7 +25,7 @@ from budgetjax.stream.readers.columns import (
 from budgetjax.stream.readers.formats import register_format
 
 if TYPE_CHECKING:
-    from pyarrow import DataType, NativeFile, RecordBatch
+    from pyarrow import DataType, NativeFile, RecordBatch, Schema
 
 # Bytes per block, of which pyarrow reads up to 32 ahead. A row must fit, at CELL bytes
 # per cell.
@@ -125,12 +124,13 @@ def csv(
     sources: list[_File] = []
     for one in map(str, files.list_files(path, (".csv", ".tsv"))):
         tab_or_comma = "\t" if files.ending(one) == ".tsv" else ","
-        file = _File(one, header, delimiter or tab_or_comma, decimal)
+        marks = delimiter or tab_or_comma, decimal
+        file = _File(one, header, *marks, pa.schema([]))
         with names_errors(one):
             sources.append(file.with_columns())
-    if header and features is None and target not in sources[0].types:
+    if header and features is None and target not in sources[0].schema.names:
         with names_errors(sources[0].path):
-            _check_names(sources[0].names)
+            _check_names(sources[0].schema.names)
     # One pass over the labels, for any number of passes over the rows.
     target_type = functools.cache(lambda name: _target_type(sources, name, text_target))
 
@@ -141,32 +141,33 @@ def csv(
             def type_of(name: str) -> "DataType":
                 if name == wanted.target:
                     return target_type(name)
-                kind = file.types[name]
+                kind = file.schema.field(name).type
                 return kind if pa.types.is_boolean(kind) else pa.float64()
 
             types = {name: texts.get(name) or type_of(name) for name in wanted.names()}
             with file.opened(types, wanted.features) as blocks:
                 yield from blocks
 
-        return Table(file.path, WHAT, file.names, lambda _: {dtype}, read)
+        return Table(file.path, WHAT, file.schema, read)
 
     chosen = Selection(target, features, weight, allow_missing, batch_rows, dtype)
     return table_batches(path, [table(file) for file in sources], chosen)
 
 
 class _File(NamedTuple):
-    """A file, how to read its text, and its columns with their types."""
+    """A file, how to read its text, and its columns, if they are known."""
 
     path: str
     header: bool
     delimiter: str
     decimal: str
+    schema: "Schema"
     block: int = BLOCK
-    names: Sequence[str] = ()
-    types: "Mapping[str, DataType]" = types.MappingProxyType({})
 
     def with_columns(self) -> "_File":
         """The file with its columns, after checks that it is text."""
+        import pyarrow
+
         files.check_readable(self.path)
         with report_damage(WHAT), _open_bytes(self.path) as file:
             start = file.read(BLOCK)
@@ -187,9 +188,10 @@ class _File(NamedTuple):
         file = self._replace(block=block)
         with report_damage(WHAT), file.opened({}) as reader:
             schema = reader.schema
-        names = schema.names if self.header else list(map(str, range(len(schema))))
-        types = dict(zip(names, schema.types, strict=True))
-        return file._replace(names=names, types=types)
+        if not self.header:
+            fields = (field.with_name(str(i)) for i, field in enumerate(schema))
+            schema = pyarrow.schema(fields)
+        return file._replace(schema=schema)
 
     @contextlib.contextmanager
     def opened(
@@ -206,14 +208,14 @@ class _File(NamedTuple):
             use_threads=False,
             block_size=self.block,
             # None takes the names from the first line.
-            column_names=None if self.header else list(self.names) or None,
-            autogenerate_column_names=not (self.header or self.names),
+            column_names=None if self.header else self.schema.names or None,
+            autogenerate_column_names=not (self.header or self.schema.names),
         )
         cells = csv.ParseOptions(
             delimiter=self.delimiter,
             newlines_in_values=True,
             # With one column, an empty line is an empty cell.
-            ignore_empty_lines=len(self.names) != 1,
+            ignore_empty_lines=len(self.schema) != 1,
         )
         values = csv.ConvertOptions(
             column_types=types,
@@ -232,7 +234,7 @@ class _File(NamedTuple):
         """An error with rows counted from 0 and names of columns, and advice."""
         advice = ""
         if column := re.search(r"CSV column #(\d+)", text):
-            name = self.names[int(column[1])]
+            name = self.schema.names[int(column[1])]
             text = text.replace(column[0], f"column {name!r}")
             value = text.partition("invalid value '")[2].removesuffix("'")
             advice = HOW_TO_ENCODE if value and name in features else ""
@@ -247,7 +249,7 @@ def _target_type(sources: list[_File], name: str, text: bool | None) -> "DataTyp
     """The type of the targets, after a pass over them if they look like integers."""
     import pyarrow as pa
 
-    kind = sources[0].types[name]
+    kind = sources[0].schema.field(name).type
     number = pa.types.is_integer(kind) or pa.types.is_floating(kind)
     if text or not number:
         return kind if pa.types.is_boolean(kind) and not text else pa.string()

@@ -25,11 +25,6 @@ class Format(NamedTuple):
     has_columns: bool
     arguments: frozenset[str]
 
-    @property
-    def has_target_file(self) -> bool:
-        """Whether the targets are in a file of their own."""
-        return "target" in self.arguments and not self.has_columns
-
 
 FORMATS: dict[str, Format] = {}
 # The format of files without a known ending.

@@ -1,5 +1,6 @@
 """The reader of LIBSVM text."""
 
+import bisect
 import contextlib
 import dataclasses
 import io
@@ -149,10 +150,21 @@ class _Parser:
         self, lines: list[bytes], row: int
     ) -> "tuple[csr_matrix, np.ndarray]":
         """A sparse matrix and the labels; `row` is the number of the first line."""
+
+        def error_in(part: list[bytes]) -> Exception | None:
+            try:
+                self.parse(part)
+            except MALFORMED as error:
+                return error
+            return None
+
         try:
             return self.parse(lines)
-        except MALFORMED as caught:
-            i, error = self.locate_error(lines, caught)
+        except MALFORMED:
+            ends = range(1, len(lines))
+            i = bisect.bisect_left(ends, True, key=lambda n: bool(error_in(lines[:n])))
+            # Not of one line, if only several together have an error.
+            error = error_in(lines[i : i + 1]) or error_in(lines)
         shown = lines[i][:80].decode("utf-8", "backslashreplace")
         advice = "zero_based=True reads files that start at 0" if self.first else ""
         raise ArgumentError(
@@ -183,23 +195,6 @@ class _Parser:
             X.resize(len(y), self.num_features)
         with np.errstate(over="raise"):
             return X.astype(self.dtype), y
-
-    def locate_error(
-        self, lines: list[bytes], error: Exception
-    ) -> tuple[int, Exception]:
-        """The place of the first line that cannot be parsed, and its error."""
-        start, stop = 0, len(lines)
-        while stop - start > 1:
-            middle = (start + stop) // 2
-            for half in ((start, middle), (middle, stop)):
-                try:
-                    self.parse(lines[slice(*half)])
-                except MALFORMED as caught:
-                    (start, stop), error = half, caught
-                    break
-            else:  # only the lines together have an error
-                break
-        return start, error
 
 
 def _shape(path: files.Path, first: int) -> tuple[int, int]:

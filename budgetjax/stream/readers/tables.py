@@ -5,9 +5,8 @@ import functools
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from jax.typing import DTypeLike
 
 from budgetjax import _checks
@@ -73,7 +72,7 @@ def parquet(
     """
     _checks.import_optional("pyarrow")
     paths = list_files(path, (".parquet",))
-    tables = [_file_table(one, "whole Parquet", _open_parquet) for one in paths]
+    tables = [_read_table(one, "whole Parquet", _open_parquet) for one in paths]
     chosen = Selection(target, features, weight, allow_missing, batch_rows, dtype)
     return table_batches(path, tables, chosen)
 
@@ -114,12 +113,12 @@ def arrow(
     pa = _checks.import_optional("pyarrow")
     if isinstance(source, str | os.PathLike | list | tuple):
         paths = list_files(source, (".arrow", ".feather"))
-        tables = [_file_table(one, "whole Arrow", _open_ipc) for one in paths]
+        tables = [_read_table(one, "whole Arrow", _open_ipc) for one in paths]
     elif hasattr(source, "__arrow_c_stream__"):
         table = pa.table(source)
-        opened = Opened(table.schema, table.num_rows, lambda *_: table.to_batches())
-        name = type(source).__name__
-        tables = [_table(name, "whole Arrow", lambda: contextlib.nullcontext(opened))]
+        opened = table.schema, table.num_rows, lambda *_: table.to_batches()
+        name, memory = type(source).__name__, contextlib.nullcontext(opened)
+        tables = [_table(name, "whole Arrow", lambda: memory)]
     else:
         raise ArgumentError(
             "source", "be a path, or a table of Arrow", type(source).__name__
@@ -128,15 +127,14 @@ def arrow(
     return table_batches(source, tables, chosen)
 
 
-class Opened(NamedTuple):
-    """An open table; `read` returns batches with at least the named columns."""
+# An open table: its columns, its number of rows, and a function that returns batches
+# with at least the named columns.
+Opened = tuple[
+    "Schema", int | None, Callable[[list[str], int], Iterable["RecordBatch"]]
+]
 
-    schema: "Schema"
-    num_rows: int | None
-    read: Callable[[list[str], int], Iterable["RecordBatch"]]
 
-
-def _file_table(
+def _read_table(
     path: Path, intact: str, open_file: Callable[[Path], AbstractContextManager[Opened]]
 ) -> Table:
     """The table of a file, after a check that it can be read."""
@@ -150,35 +148,17 @@ def _table(
     name: str, intact: str, open_table: Callable[[], AbstractContextManager[Opened]]
 ) -> Table:
     with open_table() as (schema, num_rows, _):
-        names = schema.names
+        pass
 
     def read(columns: Columns, rows: int) -> Iterator["RecordBatch"]:
-        with open_table() as opened:
-            for batch in opened.read(columns.names(), rows):
+        with open_table() as (_, _, batches):
+            for batch in batches(columns.names(), rows):
                 part = batch.select(columns.names())
                 # Invalid offsets would crash the process.
                 part.validate(full=True)
                 yield part
 
-    types = functools.partial(_column_types, schema)
-    return Table(name, intact, names, types, read, num_rows)
-
-
-def _column_types(schema: "Schema", columns: Columns) -> set[np.dtype]:
-    """The NumPy dtypes of the columns of X and the weights."""
-    from pyarrow import types
-
-    found = set()
-    for name in columns._replace(target=None).names():
-        if name in columns.text_columns():
-            continue
-        kind = schema.field(name).type
-        kind = kind.value_type if types.is_dictionary(kind) else kind
-        exact = types.is_boolean(kind) or types.is_integer(kind)
-        exact = exact or types.is_floating(kind)
-        # Decimals are read as float64; anything but numbers raises an error there.
-        found.add(np.dtype(kind.to_pandas_dtype() if exact else np.float64))
-    return found
+    return Table(name, intact, schema, read, num_rows)
 
 
 @contextlib.contextmanager
@@ -190,11 +170,8 @@ def _open_parquet(path: Path) -> Iterator[Opened]:
         path, buffer_size=READ_AHEAD, pre_buffer=False, page_checksum_verification=True
     ) as file:
         read = functools.partial(file.iter_batches, use_threads=False)
-        yield Opened(
-            file.schema_arrow,
-            file.metadata.num_rows,
-            lambda names, rows: read(rows, columns=names),
-        )
+        rows = file.metadata.num_rows
+        yield file.schema_arrow, rows, lambda names, rows: read(rows, columns=names)
 
 
 @contextlib.contextmanager
@@ -209,4 +186,4 @@ def _open_ipc(path: Path) -> Iterator[Opened]:
         else:
             file.seek(0)
             reader = batches = pa.ipc.open_stream(file)
-        yield Opened(reader.schema, None, lambda *_: batches)
+        yield reader.schema, None, lambda *_: batches
