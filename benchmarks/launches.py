@@ -10,8 +10,9 @@ which captures a loop once (`XLA_FLAGS=--xla_gpu_enable_command_buffer=+WHILE`),
 takes about one. On a TPU they are operations of one program.
 
 Each row of `results/launches.json` is a call on one device. `launches` are those
-outside all loops. Every loop has its launches per turn, with those of inner loops times
-their number of turns where it is known, and the larger branch of each conditional;
+outside all loops. Every loop has its depth and its launches per turn, with those of
+inner loops times their number of turns where it is known, and the larger branch of each
+conditional; `alone` is without inner loops and branches;
 `copied` and `temporary` are MiB: arrays copied per turn, and what the program reserves
 beside its arguments and results. `captured` says whether a command buffer holds the
 loop.
@@ -21,6 +22,7 @@ import argparse
 import dataclasses
 import functools
 import importlib.util
+import json
 import math
 import mmap
 import os
@@ -83,15 +85,20 @@ def prepare(dump: str) -> None:
         "dump_hlo_as_text": "true",
     }
     given = [f"--xla_{name}={value}" for name, value in flags.items()]
-    os.environ["XLA_FLAGS"] = " ".join([os.environ.get("XLA_FLAGS", ""), *given])
     os.environ |= {
         "TF_CPP_MIN_LOG_LEVEL": "3",
+        "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
         "TPU_SKIP_MDS_QUERY": "1",
         "TPU_WORKER_HOSTNAMES": "localhost",
         "TPU_ACCELERATOR_TYPE": "v5litepod-1",
         "TPU_TOPOLOGY": "1x1",
     }
     jax.config.update("jax_platforms", "cpu")
+    before = os.environ.get("XLA_FLAGS", "")
+    os.environ["XLA_FLAGS"] = " ".join([before, *given])
+    # XLA reads them here; the results need not name these folders.
+    jax.block_until_ready(jax.jit(jnp.negative)(1.0))
+    os.environ["XLA_FLAGS"] = before
 
 
 def decide_for(name: str) -> None:
@@ -155,12 +162,12 @@ class Turn:
         ]
         return getattr(self, of) + sum(loops) + max(branches, default=0)
 
-    def loops(self) -> Iterator["Turn"]:
-        """The loops inside, outer ones first."""
+    def loops(self, depth: int = 0) -> Iterator[tuple[int, "Turn"]]:
+        """The loops inside, outer ones first, and in how many others each is."""
         for part in self.parts:
             if part.kind == "loop":
-                yield part
-            yield from part.loops()
+                yield depth, part
+            yield from part.loops(depth + (part.kind == "loop"))
 
 
 def size_of(shape: str) -> int:
@@ -231,12 +238,13 @@ def counted(name: str, dump: Path, program: Any) -> dict[str, Any]:
     turn = read(program.as_text())
     loops: list[dict[str, Any]] = [
         {
+            "depth": depth,
             "turns": loop.trips,
             "launches": loop.total(),
             "alone": loop.launches,
             "copied": loop.total("copied") / 2**20,
         }
-        for loop in turn.loops()
+        for depth, loop in turn.loops()
     ]
     if name in GPUS and loops:
         for loop, captured in zip(loops, captures(dump), strict=True):
@@ -400,14 +408,20 @@ def main():
         sys.exit(f"not installed: {absent}; pip install --group accelerators")
     with tempfile.TemporaryDirectory() as folder:
         prepare(folder)
-        found = []
+        output = given.output
+        found = json.loads(output.read_text())["rows"] if output.exists() else []
+        found = [
+            row
+            for row in found
+            if row["device"] not in given.devices or row["part"] not in given.parts
+        ]
         for name in given.devices:
             for row in rows(name, given.parts, Path(folder)):
                 turns = [loop["launches"] for loop in row["loops"]]
                 print(name, row["what"], row.get("program", row["part"]), end=": ")
                 print(f"{row['launches']}, and per turn {turns}", flush=True)
                 found.append(row)
-                measure.save(found, given.output)
+                measure.save(found, output)
 
 
 if __name__ == "__main__":

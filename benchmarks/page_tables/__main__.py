@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 def register() -> None:
     """Imports what registers the tables of all pages."""
-    for name in ("front", "accuracy", "papers", "published", "speed"):
+    for name in ("front", "accuracy", "launches", "papers", "published", "speed"):
         importlib.import_module(f"page_tables.{name}")
 
 
