@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 import jax
 import jax.numpy as jnp
@@ -21,9 +21,24 @@ Parameters = TypeVar("Parameters")
 ADAM = optax.scale_by_adam()
 
 
+class Moving(NamedTuple, Generic[Parameters]):
+    """Parameters, and what Adam remembers of the slopes so far."""
+
+    parameters: Parameters
+    memory: Any
+
+    @classmethod
+    def first(cls, parameters: Parameters) -> "Moving[Parameters]":
+        """Parameters before the first step."""
+        shapes = jax.eval_shape(ADAM.init, cast(Any, parameters))
+        # Zeros of NumPy: those of JAX are one more program per shape.
+        zeros = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
+        return cls(parameters, zeros)
+
+
 def run_adam(
     objective: Objective,
-    parameters: Parameters,
+    start: Moving[Parameters],
     fixed: Any,
     blocks: Callable[[], Iterable[Block]],
     *,
@@ -33,12 +48,12 @@ def run_adam(
     seed: int,
     report: Callable[[float], object],
     judge: Callable[[Parameters], float] | None = None,
-) -> tuple[Parameters, int]:
+) -> tuple[Moving[Parameters], int]:
     """The parameters after the last pass, or after the best one.
 
     Args:
       objective: a function; a new function object is compiled anew.
-      parameters: a tree of arrays in units in which steps of `rate` are small.
+      start: a tree of arrays in units in which steps of `rate` are small.
       fixed: a tree of arrays for `objective`.
       blocks: reads the same blocks every time.
       batch: examples per step.
@@ -52,11 +67,10 @@ def run_adam(
       The parameters, and the number of passes to reach them.
     """
     counts = [block.weights.shape[0] for block in blocks()]
-    schedule = (rate, epochs * sum(-(-count // batch) for count in counts))
-    tree: Any = parameters
-    memory = ADAM.init(tree)
+    steps = epochs * sum(-(-count // batch) for count in counts)
+    schedule = (rate, steps, start.memory.count)
     random = np.random.default_rng(seed)
-    best, least, passes = parameters, np.inf, 0
+    now, best, least, passes = start, start, np.inf, 0
     for epoch in range(epochs):
         total = 0.0
         for block in blocks():
@@ -64,36 +78,35 @@ def run_adam(
             size = block.weights.shape[0]
             order = np.resize(random.permutation(size), -(-size // batch) * batch)
             order = order.reshape(-1, batch).astype(np.int32)
-            parameters, memory, value = _run_steps(
-                objective, parameters, memory, fixed, block, order, schedule
-            )
+            now, value = _run_steps(objective, now, fixed, block, order, schedule)
             total += float(value) * size / sum(counts)
         report(total)
-        error = -np.inf if judge is None else judge(parameters)
+        error = -np.inf if judge is None else judge(now.parameters)
         if error <= least:
-            best, least, passes = parameters, error, epoch + 1
+            best, least, passes = now, error, epoch + 1
     return best, passes
 
 
 @functools.partial(jax.jit, static_argnums=0)
 def _run_steps(
     objective: Objective,
-    parameters: Parameters,
-    memory: optax.OptState,
+    start: Moving[Parameters],
     fixed: Any,
     block: Block,
     order: Array,
-    schedule: tuple[Any, Any],
-) -> tuple[Parameters, optax.OptState, Float[Array, ""]]:
+    schedule: tuple[Any, Any, Any],
+) -> tuple[Moving[Parameters], Float[Array, ""]]:
     """One step per row of `order`; and the mean objective.
 
-    The schedule is the first rate and the number of steps in which it falls to 0.
+    The schedule is the first rate, the number of steps in which it falls to 0, and the
+    number of steps before it.
     """
-    first, steps = schedule
+    first, steps, before = schedule
 
     def update(slopes, memory, parameters):
         del parameters
-        rate = first * (1 + jnp.cos(jnp.pi * memory.count / steps)) / 2
+        done = (memory.count - before) / steps
+        rate = first * (1 + jnp.cos(jnp.pi * done)) / 2
         changes, memory = ADAM.update(slopes, memory)
         return jax.tree.map(lambda change: -rate * change, changes), memory
 
@@ -101,10 +114,10 @@ def _run_steps(
         parameters, memory = carry
         batch = rows[0], *(array[rows] for array in block)
         value, slopes = jax.value_and_grad(objective)(parameters, fixed, *batch)
-        return apply_slopes(update, parameters, memory, slopes), value
+        return Moving(*apply_slopes(update, parameters, memory, slopes)), value
 
-    (parameters, memory), values = jax.lax.scan(body, (parameters, memory), order)
-    return parameters, memory, values.mean()
+    now, values = jax.lax.scan(body, start, order)
+    return now, values.mean()
 
 
 def apply_slopes(
