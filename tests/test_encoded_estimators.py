@@ -146,7 +146,7 @@ def test_raw_rows_are_padded_only_while_they_are_learned(monkeypatch, wide):
     monkeypatch.setattr(online, "_find_best", lambda drafts: 0)
     model = BudgetedKernelClassifier(BUDGET, learn_metric=True, random_state=0)
     model.fit(rows, labels)
-    assert forms(rows)[0].width == (16 if wide else 64)
+    assert forms(rows)[0].width == (16 if wide else 256)
     assert model.state_.expansion.vectors.shape[1] == 3
     assert model.state_.kernel.matrix.shape == (3, 3)
     assert model.origin_.shape == (3,)

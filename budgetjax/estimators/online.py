@@ -83,8 +83,8 @@ MOST_COLUMNS, FEWEST_ROWS = 128, 1000
 ALIKE = 10.0
 # All that is tried has the same number of features, a multiple of this one, so that it
 # runs the same programs. From few rows, whose programs take longer to compile than to
-# run, it is a power of two, and the raw rows have it too.
-WIDTHS, RAW_WIDTHS, FEW_ROWS = 64, 16, 10_000
+# run, it is a power of two from a least one on, and the raw rows have it too.
+WIDTHS, RAW_WIDTHS, FEW_ROWS, FEW_WIDTH = 64, 16, 10_000, 256
 
 
 # One number, or one per column of targets.
@@ -573,7 +573,7 @@ class Kernelised(OnlineEstimator):
         counted = width = -(-width // WIDTHS) * WIDTHS
         raw = -(-X.shape[1] // RAW_WIDTHS) * RAW_WIDTHS
         if X.shape[0] <= FEW_ROWS:
-            raw = width = 1 << (max(width, raw) - 1).bit_length()
+            raw = width = max(FEW_WIDTH, 1 << (max(width, raw) - 1).bit_length())
         if self.algorithm is not None or self.maintenance is not None:
             # Others may keep more per feature than vectors.
             raw = X.shape[1]
