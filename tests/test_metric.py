@@ -98,7 +98,7 @@ def test_the_objective_is_that_of_numpy(shape, images, double):
         ages=state.expansion.ages.at[:10].set(jnp.arange(10, dtype=jnp.int32)),
     )
     basis = Basis(bj.RBF(0.3), expansion, jnp.asarray(np.vstack([root, 0 * root[:1]])))
-    units = np.float64(0.5), np.float64(1), np.float64(1)
+    units = np.float64(0.5), np.float64(1), np.float64(1), np.float64(pace)
     parameters = (expansion.vectors / units[0], jnp.asarray(W), jnp.asarray(change))
     numbers = np.float64(rows), np.float64(penalty)
     fixed = (basis, units, jnp.asarray(first), *numbers, None)

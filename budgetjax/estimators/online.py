@@ -11,7 +11,6 @@ import threadpoolctl
 from jaxtyping import Array, Float, Int, Shaped
 from numpy.typing import ArrayLike
 from sklearn.base import RegressorMixin
-from sklearn.metrics import d2_pinball_score, d2_tweedie_score
 from sklearn.utils import assert_all_finite, check_random_state
 from sklearn.utils.metaestimators import available_if
 
@@ -1256,6 +1255,9 @@ class BudgetedKernelRegressor(RegressorMixin, Kernelised):
         powers = {losses.poisson: 1, losses.gamma: 2}
         if self.quantile is None and loss not in powers:
             return super().score(X, y, sample_weight)
+        # It takes longer to import than all of this package.
+        from sklearn.metrics import d2_pinball_score, d2_tweedie_score
+
         targets = np.asarray(y)
         predicted = self.predict(X).reshape(len(targets), -1)
         if self.quantile is None:
