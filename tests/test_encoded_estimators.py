@@ -137,6 +137,25 @@ def test_encodings_that_do_not_fit(encode, rows, message):
         BudgetedKernelClassifier(encode=encode).fit(rows, LABELS)
 
 
+@pytest.mark.parametrize("wide", [False, True])
+def test_raw_rows_are_padded_only_while_they_are_learned(monkeypatch, wide):
+    monkeypatch.setattr(online, "FEW_ROWS", 0 if wide else 10_000)
+    random = np.random.default_rng(0)
+    rows = 50 + random.normal(size=(ROWS, 3))
+    labels = (rows[:, 0] - 50) * (rows[:, 1] - 50) > 0
+    monkeypatch.setattr(online, "_find_best", lambda drafts: 0)
+    model = BudgetedKernelClassifier(BUDGET, learn_metric=True, random_state=0)
+    model.fit(rows, labels)
+    assert forms(rows)[0].width == (16 if wide else 256)
+    assert model.state_.expansion.vectors.shape[1] == 3
+    assert model.state_.kernel.matrix.shape == (3, 3)
+    assert model.origin_.shape == (3,)
+    assert model.score(rows, labels) > 0.93
+    assert np.sum(model.feature_importances_) == pytest.approx(1)
+    model.partial_fit(rows[:10], labels[:10])
+    assert model.support_vectors_.shape == (BUDGET, 3)
+
+
 def noting(steps, learn):
     """`Streamed.learn`, which notes how many rows it is given."""
 

@@ -9,7 +9,7 @@ import pytest
 
 import budgetjax as bj
 from budgetjax.estimators import BudgetedKernelClassifier
-from budgetjax.refitting import metric
+from budgetjax.refitting import adam, metric
 from budgetjax.refitting.newton import Basis
 from budgetjax.refitting.training_data import Block
 
@@ -98,7 +98,7 @@ def test_the_objective_is_that_of_numpy(shape, images, double):
         ages=state.expansion.ages.at[:10].set(jnp.arange(10, dtype=jnp.int32)),
     )
     basis = Basis(bj.RBF(0.3), expansion, jnp.asarray(np.vstack([root, 0 * root[:1]])))
-    units = np.float64(0.5), np.float64(1), np.float64(1)
+    units = np.float64(0.5), np.float64(1), np.float64(1), np.float64(pace)
     parameters = (expansion.vectors / units[0], jnp.asarray(W), jnp.asarray(change))
     numbers = np.float64(rows), np.float64(penalty)
     fixed = (basis, units, jnp.asarray(first), *numbers, None)
@@ -273,3 +273,32 @@ def test_a_compact_model_predicts_the_same(tmp_path):
         bj.support(small)
     with pytest.raises(ValueError, match=r"X must have shape \(n, 8\)"):
         bj.predict(small, X[:, :3])
+
+
+def test_more_steps_remember_the_slopes_of_earlier_ones():
+    """Else the first of them is as long as the rate in every direction."""
+    X = np.random.default_rng(0).normal(size=(256, 4)).astype(np.float32)
+    block = Block(X, X[:, :1], np.ones(256, np.float32))
+    run = functools.partial(
+        adam.run_adam,
+        distance,
+        fixed=None,
+        blocks=lambda: [block],
+        rate=0.1,
+        seed=0,
+        report=lambda mean: None,
+    )
+    start = adam.Moving.first(np.zeros(4, np.float32))
+    learned, passes = run(start, batch=8, epochs=5)
+    assert passes == 5
+
+    def moved(start):
+        after, _ = run(start, batch=256, epochs=1)
+        return np.max(np.abs(after.parameters - learned.parameters))
+
+    assert moved(learned) < 0.03
+    assert moved(adam.Moving.first(learned.parameters)) == pytest.approx(0.1, rel=0.01)
+
+
+def distance(parameters, fixed, first, X, targets, weights):
+    return jnp.mean((parameters[None] - X) ** 2)

@@ -47,11 +47,11 @@ class SparseRows(Protocol):
 class EncodedRows:
     """Rows that are encoded where they are read, as sparse rows become dense there.
 
-    Zeros follow the features, up to `width`.
+    Zeros follow the features, up to `width`. Without an encoding, nothing else happens.
     """
 
     X: Shaped[np.ndarray, "n columns"]
-    encoding: Encoding
+    encoding: Encoding | None
     width: int
 
     @property
@@ -66,7 +66,8 @@ class EncodedRows:
         return dataclasses.replace(self, X=self.X[key])
 
     def toarray(self) -> np.ndarray:
-        rows = self.encoding.apply(self.X, dtype_of(self))
+        codes = self.encoding
+        rows = self.X if codes is None else codes.apply(self.X, dtype_of(self))
         return np.pad(rows, ((0, 0), (0, self.width - rows.shape[1])))
 
 
@@ -123,10 +124,12 @@ def check_range(X: Rows, dtype: np.dtype) -> None:
 
 
 def encode_rows(X: Rows, encoding: object, width: int = 0) -> Features:
-    """The rows as an encoding gives them, or as they are if this is none."""
-    if not isinstance(encoding, Encoding):
+    """The rows as an encoding gives them, or as they are if this is none, padded."""
+    codes = encoding if isinstance(encoding, Encoding) else None
+    if codes is None and width <= X.shape[1]:
         return X
-    return EncodedRows(to_array(X), encoding, max(width, encoding.num_features))
+    features = X.shape[1] if codes is None else codes.num_features
+    return EncodedRows(to_array(X), codes, max(width, features))
 
 
 def dense(

@@ -5,12 +5,12 @@ import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
+import jax
 import numpy as np
 import threadpoolctl
 from jaxtyping import Array, Float, Int, Shaped
 from numpy.typing import ArrayLike
 from sklearn.base import RegressorMixin
-from sklearn.metrics import d2_pinball_score, d2_tweedie_score
 from sklearn.utils import assert_all_finite, check_random_state
 from sklearn.utils.metaestimators import available_if
 
@@ -81,8 +81,9 @@ MOST_COLUMNS, FEWEST_ROWS = 128, 1000
 # Columns whose deviations differ by up to this factor are learned as they are, too.
 ALIKE = 10.0
 # All that is tried has the same number of features, a multiple of this one, so that it
-# runs the same programs.
-WIDTHS = 64
+# runs the same programs. From few rows, whose programs take longer to compile than to
+# run, it is a power of two from a least one on, and the raw rows have it too.
+WIDTHS, RAW_WIDTHS, FEW_ROWS, FEW_WIDTH = 64, 16, 10_000, 256
 
 
 # One number, or one per column of targets.
@@ -155,13 +156,15 @@ class Form(NamedTuple):
       encoding: what encodes them; None for the rows as they are.
       num_bins: the maximum number of bins per column; codes need a metric.
       factor: the factor of the default gamma.
-      width: the number of features to which encoded rows are padded.
+      width: the number of features to which rows are padded with zeros.
+      padding: how many of these are not counted in the rates of a metric.
     """
 
     encoding: Encoding | None = None
     num_bins: int = 0
     factor: float = 1.0
     width: int = 0
+    padding: int = 0
 
 
 class Streamed(NamedTuple):
@@ -566,8 +569,17 @@ class Kernelised(OnlineEstimator):
             return [Form()]
         if few:
             return forms
-        width = -(-width // WIDTHS) * WIDTHS
-        return _fit_raw_form(X) + [form._replace(width=width) for form in forms]
+        counted = width = -(-width // WIDTHS) * WIDTHS
+        raw = -(-X.shape[1] // RAW_WIDTHS) * RAW_WIDTHS
+        if X.shape[0] <= FEW_ROWS:
+            raw = width = max(FEW_WIDTH, 1 << (max(width, raw) - 1).bit_length())
+        if self.algorithm is not None or self.maintenance is not None:
+            # Others may keep more per feature than vectors.
+            raw = X.shape[1]
+        return [
+            form._replace(width=raw, padding=raw - X.shape[1])
+            for form in _fit_raw_form(X)
+        ] + [form._replace(width=width, padding=width - counted) for form in forms]
 
     def _tries_forms(self, X: Rows) -> bool:
         """Whether rows are a table, and what depends on their form is free."""
@@ -742,21 +754,23 @@ class Kernelised(OnlineEstimator):
             tolerance=TOLERANCE,
             calibrate=model.classes is not None,
             rivals=rivals,
+            padding=form.padding,
             **settings,
         )
 
     def _finish(self, streamed: Streamed, draft: Draft | None) -> Labelled:
         form, model, examples, *_ = streamed
-        if draft is None:
-            # The zero model stays.
-            return model
-        refitted = draft.finish()
-        model = models.add_intercept(model, refitted.intercept)
-        model = model._replace(model=refitted.model, calibration=refitted.calibration)
-        model = models.fold_map(model)
-        if form.encoding is not None:
-            model = model._replace(scaling=_without_padding(model.scaling, form))
-        self._importances = _importances(model, examples.X)
+        # Without a draft, the zero model stays.
+        if draft is not None:
+            refitted = draft.finish()
+            model = models.add_intercept(model, refitted.intercept)
+            model = model._replace(
+                model=refitted.model, calibration=refitted.calibration
+            )
+            model = models.fold_map(model)
+        model = _without_padding(model, form, examples.X)
+        if draft is not None:
+            self._importances = _importances(model, examples.X)
         return model
 
 
@@ -785,19 +799,37 @@ def _fit_raw_form(X: Rows) -> list[Form]:
     return [Form()] if is_alike else []
 
 
-def _without_padding(codes: Any, form: Form) -> Encoding:
-    """The encoding of a model of padded rows, for rows as they are."""
-    if codes.map is not None:
-        return codes._replace(map=codes.map[: codes.num_codes])
-    padding = form.width - codes.num_codes
-    return codes._replace(map=np.eye(codes.num_codes, form.width)) if padding else codes
+def _without_padding(model: Labelled, form: Form, X: Features) -> Labelled:
+    """A model of padded rows, for rows as they are."""
+    codes = model.scaling
+    if isinstance(codes, Encoding):
+        count = codes.num_codes
+        matrix = np.eye(count, form.width) if codes.map is None else codes.map[:count]
+        is_padded = codes.map is not None or form.width > count
+        return model._replace(scaling=codes._replace(map=matrix if is_padded else None))
+    if not isinstance(X, EncodedRows):
+        return model
+    count, state = X.X.shape[1], model.model
+    kernel, expansion = state.kernel, state.expansion
+    if isinstance(kernel, Mapped):
+        # Of a matrix, columns beyond the number of features are zeros, too.
+        matrix = np.asarray(kernel.matrix)
+        matrix = matrix[(slice(count),) * matrix.ndim]
+        kernel = Mapped(kernel.kernel, jax.device_put(matrix))
+    vectors = np.asarray(expansion.vectors)[:, :count]
+    expansion = expansion._replace(vectors=jax.device_put(vectors))
+    if codes is not None:
+        codes = inputs.translation(codes.mean[:count])
+    state = state._replace(kernel=kernel, expansion=expansion)
+    return model._replace(model=state, scaling=codes)
 
 
 def _importances(model: Labelled, X: Features) -> Float[np.ndarray, " features"] | None:
     """The importance of each feature in a metric, or None without one."""
     kernel = model.model.kernel
-    if isinstance(X, EncodedRows) and isinstance(model.scaling, Encoding):
-        rows = X.X[scaling.sample_rows(len(X.X))]
+    X = X.X if isinstance(X, EncodedRows) else X
+    if isinstance(model.scaling, Encoding):
+        rows = inputs.to_array(X[scaling.sample_rows(X.shape[0])])
         return encoding.importances(model.scaling, rows)
     if not isinstance(kernel, Mapped):
         return None
@@ -1223,6 +1255,9 @@ class BudgetedKernelRegressor(RegressorMixin, Kernelised):
         powers = {losses.poisson: 1, losses.gamma: 2}
         if self.quantile is None and loss not in powers:
             return super().score(X, y, sample_weight)
+        # It takes longer to import than all of this package.
+        from sklearn.metrics import d2_pinball_score, d2_tweedie_score
+
         targets = np.asarray(y)
         predicted = self.predict(X).reshape(len(targets), -1)
         if self.quantile is None:

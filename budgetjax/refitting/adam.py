@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 import jax
 import jax.numpy as jnp
@@ -22,9 +22,24 @@ Parameters = TypeVar("Parameters")
 ADAM = optax.scale_by_adam()
 
 
+class Moving(NamedTuple, Generic[Parameters]):
+    """Parameters, and what Adam remembers of the slopes so far."""
+
+    parameters: Parameters
+    memory: Any
+
+    @classmethod
+    def first(cls, parameters: Parameters) -> "Moving[Parameters]":
+        """Parameters before the first step."""
+        shapes = jax.eval_shape(ADAM.init, cast(Any, parameters))
+        # Zeros of NumPy: those of JAX are one more program per shape.
+        zeros = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
+        return cls(parameters, zeros)
+
+
 def run_adam(
     objective: Objective,
-    parameters: Parameters,
+    start: Moving[Parameters],
     fixed: Any,
     blocks: Callable[[], Iterable[Block]],
     *,
@@ -34,12 +49,12 @@ def run_adam(
     seed: int,
     report: Callable[[float], object],
     judge: Callable[[Parameters], float] | None = None,
-) -> tuple[Parameters, int]:
+) -> tuple[Moving[Parameters], int]:
     """The parameters after the last pass, or after the best one.
 
     Args:
       objective: a function; a new function object is compiled anew.
-      parameters: a tree of arrays in units in which steps of `rate` are small.
+      start: a tree of arrays in units in which steps of `rate` are small.
       fixed: a tree of arrays for `objective`.
       blocks: reads the same blocks every time.
       batch: examples per step, on all devices together.
@@ -59,12 +74,11 @@ def run_adam(
     devices = shards.local_number
     # The rows of a step on this process, of which each device has as many.
     batch = devices * max(1, batch // shards.number)
-    schedule = (rate, epochs * sum(-(-count // batch) for count in counts))
-    tree: Any = parameters
-    memory = shards.replicate(ADAM.init(tree))
-    parameters, fixed = shards.replicate((parameters, fixed))
+    steps = epochs * sum(-(-count // batch) for count in counts)
+    schedule = (rate, steps, start.memory.count)
+    now, fixed = shards.replicate((start, fixed))
     random = np.random.default_rng(seed)
-    best, least, passes = parameters, np.inf, 0
+    best, least, passes = now, np.inf, 0
     for epoch in range(epochs):
         total = 0.0
         for block in blocks():
@@ -77,41 +91,40 @@ def run_adam(
             ]
             order = np.reshape(orders, (-1, share)).astype(np.int32)
             rows = shards.place((*block[:3], order))
-            parameters, memory, value = _run_steps(
-                objective, parameters, memory, fixed, rows, schedule, shards
-            )
+            now, value = _run_steps(objective, now, fixed, rows, schedule, shards)
             total += float(value) * size / sum(counts)
         report(total)
-        error = -np.inf if judge is None else judge(shards.one(parameters))
+        error = -np.inf if judge is None else judge(shards.one(now.parameters))
         if error <= least:
-            best, least, passes = parameters, error, epoch + 1
+            best, least, passes = now, error, epoch + 1
     return shards.one(best), passes
 
 
 @functools.partial(jax.jit, static_argnums=0)
 def _run_steps(
     objective: Objective,
-    parameters: Parameters,
-    memory: optax.OptState,
+    start: Moving[Parameters],
     fixed: Any,
     rows: tuple[Array, Array, Array, Integer[Array, "steps batch"]],
-    schedule: tuple[Any, Any],
+    schedule: tuple[Any, Any, Any],
     shards: Shards,
-) -> tuple[Parameters, optax.OptState, Float[Array, ""]]:
+) -> tuple[Moving[Parameters], Float[Array, ""]]:
     """One step per row of a device's order; and the mean objective.
 
     The rows are the arrays of a block and the order, both divided among the devices.
     The slopes of a step are the means of those of all devices. The schedule is the
-    first rate and the number of steps in which it falls to 0.
+    first rate, the number of steps in which it falls to 0, and the number of steps
+    before it.
     """
 
-    def steps(rows: Any, rest: Any) -> tuple[Any, Any, Array]:
-        (*block, order), (parameters, memory, fixed, schedule) = rows, rest
-        first, number = schedule
+    def take_steps(rows: Any, rest: Any) -> tuple[Moving, Array]:
+        (*block, order), (start, fixed, schedule) = rows, rest
+        first, steps, before = schedule
 
         def update(slopes, memory, parameters):
             del parameters
-            rate = first * (1 + jnp.cos(jnp.pi * memory.count / number)) / 2
+            done = (memory.count - before) / steps
+            rate = first * (1 + jnp.cos(jnp.pi * done)) / 2
             changes, memory = ADAM.update(slopes, memory)
             return jax.tree.map(lambda change: -rate * change, changes), memory
 
@@ -121,13 +134,12 @@ def _run_steps(
             value, slopes = shards.mean(
                 jax.value_and_grad(objective)(parameters, fixed, *batch)
             )
-            return apply_slopes(update, parameters, memory, slopes), value
+            return Moving(*apply_slopes(update, parameters, memory, slopes)), value
 
-        (parameters, memory), values = jax.lax.scan(body, (parameters, memory), order)
-        return parameters, memory, values.mean()
+        now, values = jax.lax.scan(body, start, order)
+        return now, values.mean()
 
-    rest = parameters, memory, fixed, schedule
-    return shards.map_equal(steps, rows, rest)
+    return shards.map_equal(take_steps, rows, (start, fixed, schedule))
 
 
 def apply_slopes(

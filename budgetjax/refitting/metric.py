@@ -18,7 +18,8 @@ A map to fewer features takes the vectors with it: the steps move their images `
 which is as accurate as moving z and a third faster, and z is a preimage of the result.
 
 The passes over four fifths of the examples stop at the best predictions of the others.
-Half that number of passes over all examples follow, starting again at the first rate.
+Half that number of passes over all examples follow, starting again at the first rate,
+with the memory of the steps before.
 """
 
 import functools
@@ -34,7 +35,7 @@ from budgetjax import losses
 from budgetjax._sharding import Shards
 from budgetjax.kernels import Kernel, Mapped
 from budgetjax.refitting import training_data
-from budgetjax.refitting.adam import run_adam
+from budgetjax.refitting.adam import Moving, run_adam
 from budgetjax.refitting.held_out import Fold, Scores
 from budgetjax.refitting.moving_vectors import norm_and_scores, unit_of, values
 from budgetjax.refitting.newton import of_problems
@@ -78,8 +79,11 @@ def init_map(
     form: bool | str | int,
     vectors: Float[Array | np.ndarray, "rows d"],
     blocks: Callable[[], Iterable[Block]],
+    padding: int = 0,
 ) -> np.ndarray:
     """The initial map: that of a mapped kernel, the identity, or principal directions.
+
+    The last features, so many as `padding`, are zeros.
 
     Directions are scaled so that the mean squared distance of examples stays the same.
     The average outer product of the gradients of a refit is not a better start.
@@ -90,8 +94,8 @@ def init_map(
     if form == "diagonal":
         return np.ones(width, dtype)
     rank = min(width, WIDEST) if isinstance(form, bool | str) else form
-    if rank == width:
-        return np.eye(width, dtype=dtype)
+    if width - padding <= rank:
+        return np.eye(width, rank, dtype=dtype)
     given, shards = [], Shards()
     for block in blocks():
         shards = block.shards
@@ -128,12 +132,13 @@ def try_metric(problem: Problem, fold: Fold, penalty: float) -> Trial:
     """
     loss, blocks, kernel = problem.loss, problem.blocks, fold.state.kernel
     expansion = fold.state.expansion
-    matrix = init_map(kernel, problem.form, expansion.vectors, blocks)
+    vectors, padding = expansion.vectors, problem.padding
+    matrix = init_map(kernel, problem.form, vectors, blocks, padding)
     inner = kernel.kernel if isinstance(kernel, Mapped) else kernel
     basis = fold.basis._replace(kernel=inner)
-    rows, learned = (training_data.count_rows(read()) for read in (blocks, fold.learn))
+    rows, count = (training_data.count_rows(read()) for read in (blocks, fold.learn))
     columns = expansion.num_columns
-    mask, original = np.asarray(expansion.mask), np.asarray(expansion.vectors)
+    mask, original = np.asarray(expansion.mask), np.asarray(vectors)
     vectors = np.where(mask[:, None], original, 0)
     reduces = matrix.ndim == 2 and matrix.shape[1] < len(matrix)
     if reduces:
@@ -142,13 +147,14 @@ def try_metric(problem: Problem, fold: Fold, penalty: float) -> Trial:
     kind = unit.dtype.type
     of_labels = losses.takes_labels(loss)
     scale = kind(1 if of_labels else SCORES)
-    epochs = max(problem.epochs, -(-FEWEST_STEPS * problem.epochs * BATCH // learned))
-    more = len(mask) * epochs * -(-learned // BATCH) / (FEATURES * STEPS)
+    epochs = max(problem.epochs, -(-FEWEST_STEPS * problem.epochs * BATCH // count))
+    more = len(mask) * epochs * -(-count // BATCH) / (FEATURES * STEPS)
     faster = max(1, columns / CLASSES) if of_labels else 1
-    units = unit, scale * kind((faster / more) ** 0.5), scale
+    map_rate = MAP_RATE / (len(matrix) - padding) ** 0.5
+    units = unit, scale * kind((faster / more) ** 0.5), scale, kind(map_rate)
     strength = kind(STRENGTH * penalty)
     numbers = None if of_labels else of_problems(loss, columns, kind)
-    fixed = basis, units, matrix, kind(learned), strength, numbers
+    fixed = basis, units, matrix, kind(count), strength, numbers
     weights = np.zeros((columns, basis.num_features), unit.dtype)
     steps = functools.partial(
         run_adam,
@@ -158,9 +164,9 @@ def try_metric(problem: Problem, fold: Fold, penalty: float) -> Trial:
         seed=problem.seed,
         report=lambda mean: problem.report(f"metric, objective {mean:.6g} per example"),
     )
-    start = tuple(jnp.asarray(part) for part in (vectors / unit, weights, 0 * matrix))
-    parameters, best = steps(
-        start,
+    start = jax.device_put((vectors / unit, weights, 0 * matrix))
+    learned, best = steps(
+        Moving.first(start),
         fixed,
         blocks=fold.learn,
         epochs=epochs,
@@ -171,21 +177,19 @@ def try_metric(problem: Problem, fold: Fold, penalty: float) -> Trial:
 
     def finish() -> tuple[Any, Float[np.ndarray, "columns features"]]:
         whole = basis, units, matrix, kind(rows), strength, numbers
-        last, _ = steps(parameters, whole, blocks=blocks, epochs=-(-best // 2))
-        vectors, weights, change = (np.asarray(part) for part in last)
-        vectors, after = vectors * unit, _map_after(matrix, change)
+        # Without the memory, the first steps are large, and may leave all examples far
+        # from all vectors, where slopes are 0.
+        last, _ = steps(learned, whole, blocks=blocks, epochs=-(-best // 2))
+        vectors, weights, change = (np.asarray(part) for part in last.parameters)
+        vectors, after = vectors * unit, matrix + units[3] * change
         if reduces:
             vectors = vectors @ np.linalg.pinv(after.astype(np.float64))
         vectors = np.where(mask[:, None], vectors, original).astype(original.dtype)
-        state = fold.state._replace(kernel=Mapped(inner, jnp.asarray(after)))
-        return problem.with_vectors(state, jnp.asarray(vectors)), weights * units[1]
+        vectors, after = jax.device_put((vectors, after))
+        state = fold.state._replace(kernel=Mapped(inner, after))
+        return problem.with_vectors(state, vectors), weights * units[1]
 
-    return Trial(functools.partial(_scores, parameters, fixed), finish)
-
-
-def _map_after(matrix: Any, change: Any) -> Any:
-    """The map after a change in units of the rate."""
-    return matrix + MAP_RATE / len(change) ** 0.5 * change
+    return Trial(functools.partial(_scores, learned.parameters, fixed), finish)
 
 
 def _norm_and_scores(
@@ -193,8 +197,8 @@ def _norm_and_scores(
 ) -> tuple[Array, Array]:
     """`||w||^2` and the scores; vectors of fewer features than the map's are images."""
     vectors, weights, change = parameters
-    basis, (unit, pace, _), matrix, *_ = fixed
-    matrix = _map_after(matrix, change)
+    basis, (unit, pace, _, map_rate), matrix, *_ = fixed
+    matrix = matrix + map_rate * change
     if vectors.shape[1] < len(matrix):
         X = jnp.matmul(X, matrix, precision="highest")
     else:
@@ -211,7 +215,7 @@ def _objective(
     parameters: Any, fixed: Any, first: Array, X: Array, targets: Array, weights: Array
 ) -> Float[Array, ""]:
     """The objective of a batch, per row."""
-    _, (*_, scale), _, rows, strength, numbers = fixed
+    _, (*_, scale, map_rate), _, rows, strength, numbers = fixed
     norm, scores = _norm_and_scores(parameters, fixed, X, first)
     if numbers is not None:
         each = jnp.sum(values(numbers, scores, targets), axis=1)
@@ -222,5 +226,5 @@ def _objective(
     else:
         right = (1 - SMOOTHING) * (targets + 1) / 2 + SMOOTHING / targets.shape[1]
         each = -jnp.sum(right * jax.nn.log_softmax(scores, axis=1), axis=1)
-    prior = PRIOR * scale**2 * jnp.sum(_map_after(0, parameters[2]) ** 2)
+    prior = PRIOR * scale**2 * jnp.sum((map_rate * parameters[2]) ** 2)
     return jnp.mean(weights * each) + (norm / strength + prior) / (2 * rows)

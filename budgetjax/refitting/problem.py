@@ -27,6 +27,7 @@ class Problem(NamedTuple):
       constant: the feature of a bias, or None.
       streams: whether folds choose their own vectors.
       compares: whether several states compete.
+      padding: the number of last features that are 0 in every example.
       penalties, moves, form, calibrates, tolerance, epochs, seed: as in `refit`.
       report: called with a message after every pass.
     """
@@ -41,6 +42,7 @@ class Problem(NamedTuple):
     negligible: float
     constant: Float[Array, ""] | None
     streams: bool
+    padding: int
     penalties: list[float]
     moves: bool
     form: bool | str | int

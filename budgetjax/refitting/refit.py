@@ -239,11 +239,13 @@ def start_refit(
     seed: Any,
     report: Callable[[str], object],
     compares: bool = False,
+    padding: int = 0,
 ) -> "Draft":
     """The first part of `refit`, which makes its choices by held-out examples.
 
     With `compares`, they are made even if there is nothing to choose from, so that
-    drafts for the same examples, in other features, can be compared.
+    drafts for the same examples, in other features, can be compared. `padding` is the
+    number of last features that are 0 in every example.
     """
     _checks.check_not_traced(state, X, y, weight, penalty)
     subject = _find_subject(state, loss, learn_metric)
@@ -263,6 +265,7 @@ def start_refit(
         # A metric that is learned in any case is judged in any case.
         compares=bool(others) or (compares and learn_metric in (False, "auto")),
         tolerance=float(tolerance),
+        padding=padding,
         epochs=_checks.size("epochs", epochs),
         seed=_checks.numpy_seed(seed),
     )
