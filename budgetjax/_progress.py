@@ -28,13 +28,8 @@ def progress_bar(
 ) -> Iterator[Callable[..., object]]:
     """A function `report(text, count=1)`, which advances the progress bar, if any.
 
-    Its rate starts at the first report, so it excludes earlier compilation.
-
-    Args:
-      name: what is on the bar, such as the name of the caller.
-      progress: whether to show a bar.
-      unit: the plural of the counted unit.
-      total: the final count, if known.
+    Its rate starts at the first report, so it excludes earlier compilation. `name` is
+    on the bar, `unit` is a plural, and `total` is the final count, if known.
     """
     if not _checks.flag("progress", progress):
         yield lambda text, count=1: None

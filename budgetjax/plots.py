@@ -260,18 +260,15 @@ def partial_dependence(
       Friedman (2001), "Greedy function approximation: a gradient boosting machine",
       section 8.2, https://doi.org/10.1214/aos/1013203451.
     """
-    names, features = (
-        models.as_labelled(model).feature_names,
-        models.num_features(model),
-    )
+    features = models.num_features(model)
+    names = models.as_labelled(model).feature_names
     rows = np.asarray(raw_rows.as_matrix(X, features, names), np.float64)
     at = _find_column(column, names, features)
     known = rows[~np.isnan(rows[:, at]), at]
     if not len(known):
         raise ArgumentError("X", f"have values in column {column}", "none")
-    values = np.unique(
-        np.quantile(known, np.linspace(0, 1, SOME_VALUES), method="lower")
-    )
+    shares = np.linspace(0, 1, SOME_VALUES)
+    values = np.unique(np.quantile(known, shares, method="lower"))
     some = rows[np.linspace(0, len(rows) - 1, min(len(rows), SOME_ROWS)).astype(int)]
     # All values of each row in turn.
     varied = np.repeat(some[None], len(values), axis=0)

@@ -65,7 +65,6 @@ from budgetjax.refitting.shard_rows import shard_rows as shard_rows
 from budgetjax.saving.model_files import load as load
 from budgetjax.saving.model_files import save as save
 from budgetjax.scaling import default_gamma as default_gamma
-from budgetjax.solvers.held_out_stop import held_out_stop as held_out_stop
 from budgetjax.solvers.kernel import norms as norms
 from budgetjax.solvers.kernel.budget_svm import budget_svm as budget_svm
 from budgetjax.solvers.kernel.kernel_pegasos import kernel_pegasos as kernel_pegasos
@@ -83,6 +82,7 @@ from budgetjax.solvers.solver import Objective as Objective
 from budgetjax.solvers.solver import Record as Record
 from budgetjax.solvers.solver import Solution as Solution
 from budgetjax.solvers.solver import Solver as Solver
+from budgetjax.solvers.solver import held_out_stop as held_out_stop
 from budgetjax.solvers.solver import solve as solve
 from budgetjax.stream.fit import fit_stream as fit_stream
 from budgetjax.stream.model import CheckpointError as CheckpointError

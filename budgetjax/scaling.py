@@ -77,14 +77,10 @@ class Scaling(NamedTuple):
         return np.sqrt(self.variance)
 
     def updated(self, X: Rows, *, first_row: int = 0) -> "Scaling":
-        """The scaling after more rows.
+        """The scaling after more rows, finite numbers of shape `(n, num_features)`.
 
-        Args:
-          X: finite numbers, shape `(n, num_features)`.
-          first_row: the number of the first row, for error messages.
-
-        Raises:
-          ValueError: if squares of the values overflow.
+        It raises a `ValueError` if squares of the values overflow. Messages count rows
+        from `first_row` on.
         """
         new = len(X)
         if new == 0:
@@ -131,12 +127,9 @@ class Scaling(NamedTuple):
         return np.where(self.constant, np.inf, self.deviation)
 
     def moved(self, X: Rows, old: "Scaling") -> Rows:
-        """Converts rows scaled by another scaling to this one.
+        """Converts rows of the scaling `old`, shape `(n, num_features)`, to this one.
 
-        Args:
-          X: shape `(n, num_features)`; a feature that was constant is taken as its
-            mean.
-          old: the scaling that was applied to them.
+        A feature that was constant is taken as its mean.
         """
         deviation = np.where(old.constant, 0, old.deviation)
         ratio, shift = deviation / self.divisor, (old.mean - self.mean) / self.divisor
@@ -147,13 +140,10 @@ class Scaling(NamedTuple):
         return self.mean[None] + self.deviation[None] * X
 
     def apply(self, X: Rows, dtype: DTypeLike = np.float32) -> Rows:
-        """Rows with the mean subtracted, divided by the standard deviation.
+        """Rows, shape `(n, num_features)`, as deviations from the mean in this dtype.
 
-        Constant features become 0, and so does a NaN if this scaling `fills`.
-
-        Args:
-          X: shape `(n, num_features)`.
-          dtype: the dtype of the result.
+        They are divided by the standard deviation. Constant features become 0, and so
+        does a NaN if this scaling `fills`.
         """
         scaled = self.filled(X) - self.mean[None]
         np.divide(scaled, self.divisor[None], out=scaled)
@@ -162,12 +152,7 @@ class Scaling(NamedTuple):
 
 
 def warn_unscaled(name: str, X: Rows) -> None:
-    """Warns if the features look unscaled; see `scale_warning`.
-
-    Args:
-      name: that of their source, for the message.
-      X: finite numbers, shape `(n, num_features)`.
-    """
+    """Warns if features of the source of this name look unscaled."""
     if message := scale_warning(X):
         warn(f"{name}: {message}")
 
@@ -176,12 +161,10 @@ def scale_warning(X: Rows) -> str | None:
     """A warning about the scale of features, or None.
 
     A kernel of distances depends mainly on the features with the largest spread; and in
-    float32, distances between points far from 0 lose digits.
-
-    Returns:
-      A message if there are at least 50 rows and the largest standard deviation is more
-      than 100 times the lower quartile of those above 0, or the mean is further from 0
-      than 100 times the total standard deviation.
+    float32, distances between points far from 0 lose digits. The warning comes from 50
+    rows on, if the largest standard deviation is more than 100 times the lower quartile
+    of those above 0, or the mean is further from 0 than 100 times the total standard
+    deviation.
     """
     if len(X) < ENOUGH_ROWS:
         return None
@@ -230,9 +213,6 @@ def default_gamma(X: ArrayLike) -> float:
 
     Args:
       X: examples, or a sample of them, shape `(n, num_features)`.
-
-    Returns:
-      A positive number.
 
     Raises:
       ValueError: if X does not have two rows that differ, or is not finite.

@@ -10,9 +10,10 @@ import numpy as np
 
 from budgetjax import models, plots
 from budgetjax._errors import names_errors
-from budgetjax.cli import options, reading, reports, streaming, targets
+from budgetjax.cli import options, reading, reports, targets
 from budgetjax.cli.learners import Job
 from budgetjax.cli.plot import draw
+from budgetjax.cli.train import train_online
 from budgetjax.kernels import RBF
 from budgetjax.online import sweeps
 from budgetjax.online.sweeps import Table
@@ -69,7 +70,7 @@ def sweep(
         )
         if not quiet:
             reports.echo("")
-        fitted = streaming.train(Job.of(source, about, columns, training))
+        fitted = train_online(Job.of(source, about, columns, training))
         model_files.write(model, fitted, notes)
         job.say("model", model)
     if output is None:

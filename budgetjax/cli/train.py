@@ -1,6 +1,9 @@
 """`budgetjax train`: trains a model on a file of examples."""
 
+import dataclasses
+import functools
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -8,11 +11,34 @@ import numpy as np
 
 from budgetjax import models
 from budgetjax._errors import names_errors
-from budgetjax.cli import learners, reading, reports, solving, streaming, targets
+from budgetjax.cli import (
+    encoding,
+    learners,
+    options,
+    reading,
+    reports,
+    solving,
+    targets,
+)
+from budgetjax.cli.encoding import Choice
+from budgetjax.cli.learners import Job
 from budgetjax.cli.options import Columns, TrainOptions, solver_names
+from budgetjax.kernels import RBF, Mapped
+from budgetjax.losses import Loss
+from budgetjax.online.algorithm import Algorithm
+from budgetjax.online.state import OnlineState
+from budgetjax.refitting.refit import refit
 from budgetjax.saving import model_files
-from budgetjax.stream.batches import Batches
+from budgetjax.stream.batches import Batches, rows_per_batch
+from budgetjax.stream.fit import fit_stream
+from budgetjax.stream.model import StreamModel
 from budgetjax.stream.readers import formats
+from budgetjax.stream.reservoir import default_size
+
+# Points of the learning curve of a small file, and the minimum number of rows per
+# point: the first rows determine the scaling.
+POINTS = 100
+MIN_ROWS = 256
 
 
 def train(
@@ -39,8 +65,8 @@ def train(
     tested = None
     if test is not None:
         tested = _open_test(test, columns, source, about.labels, sparse)
-    job = learners.Job.of(source, about, columns, training)
-    fitted = (solving if solves else streaming).train(job)
+    job = Job.of(source, about, columns, training)
+    fitted = solving.train(job) if solves else train_online(job)
     notes = {
         "file": reports.join_values([Path(one).name for one in file]),
         "target": columns.target,
@@ -84,3 +110,102 @@ def _open_test(
             targets.check_targets(y, labels, row)
         row += len(y)
     return source
+
+
+def train_online(job: Job) -> StreamModel:
+    """Trains on a stream and refits; Ctrl-C tells how to continue."""
+    source, about, training = job.source, job.about, job.training
+    chosen = job.choice(refits=training.refit)
+    columns = encoding.choose(job)
+    gamma, budget = training.gamma, training.budget
+    width = source.num_features
+    if columns is not None:
+        gamma, width = columns.gamma, columns.encoding.num_features
+    elif gamma is None:
+        first, *_ = next(source.read())
+        gamma = job.default_gamma(first)
+    empty = functools.partial(
+        chosen.algorithm.init,
+        RBF(gamma),
+        num_features=width,
+        budget=budget,
+        **chosen.arguments,
+    )
+    # A refit holds the kernel matrix, its eigenvectors, and their product.
+    matrices = 3 * 4 * (budget + 1) ** 2 if training.refit else 0
+    state = learners.init_model(f"--budget {budget}", empty, matrices)
+    job.say_data(columns and columns.text)
+    job.say("kernel", f"Gaussian, gamma {gamma:.4g}")
+    job.say_learner(chosen.algorithm.name, f", at most {budget:,} support vectors")
+    if about.warning:
+        reports.echo(f"budgetjax: warning: {source.name}: {about.warning}", err=True)
+    try:
+        fitted = _fit_stream(job, chosen.algorithm, state, columns)
+        epochs = training.epochs
+        rows = fitted.num_rows // epochs
+        times = f", {epochs} times" if epochs > 1 else ""
+        job.say("read", reports.with_count(rows, "row") + times)
+        when = "of rows before they were learned"
+        if epochs > 1:
+            when = "over all passes, of which only the first met new rows"
+        error = targets.format_error(fitted.error, about.labels is None)
+        job.say("progressive error", f"{error}, {when}")
+        if training.refit:
+            fitted = _refit(job, fitted, chosen.refit_loss)
+    except KeyboardInterrupt as interrupt:
+        how = f"the same command goes on from {training.checkpoint}"
+        if training.checkpoint is None:
+            how = "nothing is written; --checkpoint FILE lets a run go on"
+        raise KeyboardInterrupt(how) from interrupt
+    return fitted
+
+
+def _fit_stream(
+    job: Job, algorithm: Algorithm, state: OnlineState, columns: Choice | None
+) -> StreamModel:
+    """The model after the stream; several epochs form one longer stream."""
+    source, rows, epochs = job.source, job.about.rows, job.training.epochs
+
+    def read() -> Iterator[tuple[np.ndarray, ...]]:
+        for _ in range(epochs):
+            yield from source.read()
+
+    longer = dataclasses.replace(
+        source, read=read, num_rows=None if rows is None else epochs * rows
+    )
+    # One batch per point of the learning curve; a large file has enough batches anyway.
+    usual = rows_per_batch(source.num_features, np.float32, None)
+    size = max(MIN_ROWS, (rows or usual * POINTS) // POINTS)
+    return fit_stream(
+        algorithm,
+        state,
+        longer,
+        classes=job.about.labels,
+        intercept=job.about.mean,
+        standardise=job.training.standardise and columns is None,
+        fill_missing=job.fills and columns is None,
+        encode=columns and columns.encoding,
+        reservoir=default_size(models.num_features(state)),
+        batch_rows=min(usual, size),
+        progress=job.progress,
+        checkpoint=job.training.checkpoint,
+    )
+
+
+def _refit(job: Job, fitted: StreamModel, loss: str | Loss) -> StreamModel:
+    """The model after a refit."""
+    # If no row has changed the model, the zero model stays.
+    if int(fitted.state.expansion.num_active):
+        fitted = refit(
+            fitted,
+            job.source,
+            loss=loss,
+            penalty=job.training.penalty or options.PENALTY,
+            learn_metric="auto" if job.training.metric else False,
+            calibrate=job.about.labels is not None,
+            progress=job.progress,
+        )
+    if job.training.metric:
+        learned = isinstance(fitted.state.kernel, Mapped)
+        job.say("metric", "learned" if learned else "left out, as it is not better")
+    return models.fold_map(fitted)

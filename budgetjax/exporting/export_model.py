@@ -1,14 +1,46 @@
 """Exports predictors for machines without this package; see `export`."""
 
+import io
+import json
 import os
+import zipfile
 from typing import Any
 
+import jax.export
+
+from budgetjax import _checks
 from budgetjax._errors import ArgumentError, names_errors
-from budgetjax.exporting import onnx_graph, stablehlo
-from budgetjax.exporting.predictor import predictor
+from budgetjax.exporting import onnx_graph
+from budgetjax.exporting.predictor import Predictor, build, label_array, predictor
 from budgetjax.saving import model_files
 
-FORMATS = {".onnx": onnx_graph.serialize, ".stablehlo": stablehlo.serialize}
+# Where a program of StableHLO can run.
+PLATFORMS = ("cpu", "cuda", "tpu")
+
+
+def _as_stablehlo(predictor: Predictor, version: str) -> bytes:
+    """The bytes of a zip archive of `program` and `about.json`."""
+    _checks.import_optional("flatbuffers")
+    exported = build(
+        lambda program, X: jax.export.export(program, platforms=PLATFORMS)(X), predictor
+    )
+    labels = predictor.labels
+    about = {
+        "classes": None if labels is None else label_array(labels).tolist(),
+        "feature_names": predictor.feature_names,
+        "num_features": predictor.num_features,
+        "dtype": str(predictor.row_dtype),
+        "budgetjax": version,
+        "jax": jax.__version__,
+    }
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as made:
+        made.writestr("program", bytes(exported.serialize()))
+        made.writestr("about.json", json.dumps(about, indent=1))
+    return file.getvalue()
+
+
+FORMATS = {".onnx": onnx_graph.serialize, ".stablehlo": _as_stablehlo}
 
 
 @names_errors("export")

@@ -92,9 +92,6 @@ def load(path: str | os.PathLike[str], *, like: Any = None) -> Any:
         names of these objects, and `like` provides them; everything else comes from the
         file. None for all other models.
 
-    Returns:
-      The model that was saved.
-
     Raises:
       ValueError: if the file is not a model file, is truncated or altered by a single
         bit, or comes from a newer budgetjax; if a name in it is neither known nor in

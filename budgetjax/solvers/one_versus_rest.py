@@ -7,6 +7,7 @@ import numpy as np
 from jaxtyping import Int32, Shaped
 
 from budgetjax.labels import format_labels
+from budgetjax.raw_rows import RawRows
 from budgetjax.solvers.solver import Model, Solution, Solver, State, solve
 
 # Arguments per solver for which `init` and `solve` have no default for classifiers.
@@ -18,7 +19,7 @@ CLASSIFIER_DEFAULTS: dict[str, dict[str, float]] = {
 
 def one_versus_rest(
     solver: Solver[..., Any, Model, Any],
-    X: Any,
+    X: RawRows,
     y: Shaped[np.ndarray, " n"],
     classes: Shaped[np.ndarray, " classes"],
     *,

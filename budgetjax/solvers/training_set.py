@@ -1,7 +1,6 @@
 """Checks of a training set of two classes, for all solvers."""
 
 import zlib
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +11,7 @@ from jaxtyping import Array, Float, Integer, Key
 from budgetjax import _checks
 from budgetjax._errors import ArgumentError
 from budgetjax.kernels import Kernel, check_kernel
+from budgetjax.raw_rows import RawRows
 
 # A number; one number per example, shape `(n,)`; the examples, shape `(n, d)`.
 Scalar = Float[Array, ""]
@@ -32,7 +32,7 @@ def read_examples(
     return X, y, read_weight(weight, y)
 
 
-def read_features(X: Any) -> Matrix:
+def read_features(X: RawRows) -> Matrix:
     """Dense, finite rows; floats keep their dtype, other numbers get JAX's default."""
     X = _checks.array("X", X)
     check_shape(X.shape)

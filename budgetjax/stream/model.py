@@ -9,6 +9,7 @@ from budgetjax import _pytree, models
 from budgetjax._errors import InputError, Named
 from budgetjax.encoding import Encoding
 from budgetjax.models import Labelled
+from budgetjax.online.state import OnlineState
 from budgetjax.scaling import Scaling
 from budgetjax.stream.reservoir import Reservoir
 
@@ -95,7 +96,7 @@ class CheckpointError(_WithModel, OSError):
 
 def extend_curve(
     model: StreamModel,
-    state: Any,
+    state: OnlineState,
     scaling: Scaling | Encoding | None,
     rows: int,
     scored: int,

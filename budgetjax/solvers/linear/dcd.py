@@ -1,6 +1,6 @@
 """Dual coordinate descent for the linear SVM; see `init`."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +11,7 @@ from budgetjax import _checks, _pytree
 from budgetjax._errors import names_errors
 from budgetjax._pytree import Name
 from budgetjax.models import LinearModel
+from budgetjax.raw_rows import RawRows
 from budgetjax.solvers.linear import patterns, rows
 from budgetjax.solvers.linear.epochs import Order, natural_order, shuffle, visit_all
 from budgetjax.solvers.linear.patterns import Problem
@@ -56,7 +57,7 @@ class State(NamedTuple):
 
 @names_errors("dcd.init")
 def init(
-    X: Any,
+    X: RawRows,
     y: ArrayLike,
     *,
     penalty: ArrayLike = 1.0,

@@ -1,6 +1,6 @@
 """Pegasos for the linear SVM on a training set; see `init`."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +11,7 @@ from budgetjax import _checks, _pytree
 from budgetjax._errors import names_errors
 from budgetjax._pytree import Name, Static
 from budgetjax.models import LinearModel
+from budgetjax.raw_rows import RawRows
 from budgetjax.solvers import training_set
 from budgetjax.solvers.linear import patterns, rows
 from budgetjax.solvers.linear.patterns import Problem
@@ -42,7 +43,7 @@ class State(NamedTuple):
 
 @names_errors("linear_pegasos.init")
 def init(
-    X: Any,
+    X: RawRows,
     y: ArrayLike,
     *,
     penalty: ArrayLike = 1.0,

@@ -5,7 +5,7 @@ product with the weights. The last weight gives the bias.
 """
 
 import functools
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +18,7 @@ from budgetjax._errors import ArgumentError, names_errors
 from budgetjax._pytree import Static
 from budgetjax.kernels import Kernel, check_kernel
 from budgetjax.models import LinearModel
+from budgetjax.raw_rows import RawRows
 from budgetjax.solvers import training_set
 from budgetjax.solvers.linear.rows import (
     DenseRows,
@@ -72,7 +73,7 @@ def is_squared(loss: object) -> bool:
 
 
 def read_problem(
-    X: Any,
+    X: RawRows,
     y: ArrayLike,
     weight: ArrayLike | None,
     fit_bias: bool,
@@ -127,7 +128,7 @@ def _dense_squared_norms(X: Matrix, dtype: np.dtype) -> Vector:
 
 
 @names_errors("solve")
-def prepare(state: LinearState, X: Any, y: ArrayLike) -> tuple[Rows, Vector]:
+def prepare(state: LinearState, X: RawRows, y: ArrayLike) -> tuple[Rows, Vector]:
     """The patterns of a linear state, and the labels; sparse rows cannot be traced."""
     problem = state.problem
     dense = problem.kernel is not None

@@ -11,7 +11,7 @@ the rows; an array that a loop both reads and writes is read by `read_in_loop`.
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -21,6 +21,7 @@ from jaxtyping import Array, Bool, Float, Int32, Integer, Shaped
 from budgetjax import _checks, _pytree
 from budgetjax._errors import ArgumentError, names_errors
 from budgetjax._pytree import Static
+from budgetjax.raw_rows import RawRows, SparseMatrix
 from budgetjax.solvers import training_set
 from budgetjax.solvers.training_set import Matrix, Scalar, Vector
 
@@ -198,7 +199,7 @@ def products(rows: Rows, w: Float[Array, " size"]) -> Vector:
 
 
 @names_errors("sparse_rows")
-def sparse_rows(X: Any) -> SparseRows:
+def sparse_rows(X: SparseMatrix) -> SparseRows:
     """A sparse matrix as an argument for the linear solvers, `jit` and `vmap`.
 
     Args:
@@ -215,17 +216,17 @@ def sparse_rows(X: Any) -> SparseRows:
       >>> rows.values.tolist(), rows.starts.tolist()
       ([1.0, 0.0, 1.0, 0.0, 1.0, 0.0], [0, 2, 4, 6])
     """
-    X = _checks.csr_matrix("X", X)
-    if not X.has_canonical_format:
-        X = X.copy()
-        X.sum_duplicates()
-    if max(X.nnz + X.shape[0], X.shape[1]) > np.iinfo(np.int32).max:
+    csr = _checks.csr_matrix("X", X)
+    if not csr.has_canonical_format:
+        csr = csr.copy()
+        csr.sum_duplicates()
+    if max(csr.nnz + csr.shape[0], csr.shape[1]) > np.iinfo(np.int32).max:
         wanted = "have fewer than 2^31 numbers and columns"
-        raise ArgumentError("X", wanted, f"{X.nnz} and {X.shape[1]}")
-    values = np.asarray(_checks.array("X", X.data))
+        raise ArgumentError("X", wanted, f"{csr.nnz} and {csr.shape[1]}")
+    values = np.asarray(_checks.array("X", csr.data))
     if not jnp.issubdtype(values.dtype, jnp.floating):
         values = values.astype(np.float64)
-    return pad_rows(values, X.indices, X.indptr, X.shape[1])
+    return pad_rows(values, csr.indices, csr.indptr, csr.shape[1])
 
 
 def pad_rows(
@@ -243,12 +244,12 @@ def pad_rows(
     return SparseRows(new_values, new_indices, new_starts, Static(columns))
 
 
-def read(X: Any) -> Any:
+def read(X: RawRows) -> RawRows:
     """A matrix of `scipy.sparse` as `SparseRows`; anything else stays as it is."""
-    return sparse_rows(X) if hasattr(X, "tocsr") else X
+    return sparse_rows(X) if isinstance(X, SparseMatrix) else X
 
 
-def read_rows(X: Any) -> DenseRows | SparseRows:
+def read_rows(X: RawRows) -> DenseRows | SparseRows:
     """The rows of an array, of a SciPy matrix, or of `SparseRows`, after checks."""
     X = read(X)
     if not isinstance(X, SparseRows):

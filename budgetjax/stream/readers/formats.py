@@ -108,7 +108,7 @@ UNSUPPORTED_ENDINGS = (
 PACKED_ENDINGS = (".zip", ".zst", ".tar", ".tgz", ".7z", ".rar", ".lz4", ".br")
 
 
-def first_ending(path: Any) -> str:
+def first_ending(path: files.Path | Sequence[files.Path]) -> str:
     """The extension of a file, or of the first file of a list or folder."""
     if not isinstance(path, str | os.PathLike):
         return first_ending(next(iter(path), ""))
@@ -119,7 +119,9 @@ def first_ending(path: Any) -> str:
 
 
 @names_errors("read")
-def format_of(path: Any, format: str | None = None) -> Format:
+def format_of(
+    path: files.Path | Sequence[files.Path], format: str | None = None
+) -> Format:
     """The named format, or the format of a file by its ending."""
     if format in FORMATS:
         return FORMATS[format]
@@ -158,9 +160,6 @@ def read(
       **arguments: the arguments of the reader, such as `features`, `header` or
         `zero_based`; for a `.npy` file, `weight` is the path of another one. None is
         the default.
-
-    Returns:
-      `Batches`.
 
     Raises:
       ValueError: if the format has no such argument, and as the reader.

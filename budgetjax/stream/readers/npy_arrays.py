@@ -40,9 +40,6 @@ def npy(
       batch_rows: rows per batch; None chooses about 4 MiB of them, at most 65,536.
       dtype: as for `parquet`.
 
-    Returns:
-      `Batches`.
-
     Raises:
       ValueError: if a file is not a `.npy` file or truncated, holds Python objects,
         which are never loaded, or anything but numbers, or shapes differ; and during

@@ -100,9 +100,6 @@ def arrow(
       target: as for `csv`, like features, weight, allow_missing and batch_rows.
       dtype: as for `parquet`.
 
-    Returns:
-      `Batches`.
-
     Example:
       >>> import pyarrow
       >>> table = pyarrow.table({"size": [1.0, 2.0], "kind": ["small", "large"]})
