@@ -77,7 +77,9 @@ def without_context_mesh(function: Function) -> Function:
 
     @functools.wraps(function)
     def call(*arguments: Any, **keywords: Any) -> Any:
-        if jax.sharding.get_abstract_mesh().empty:
+        leaves = jax.tree.leaves((arguments, keywords))
+        traced = any(isinstance(leaf, Tracer) for leaf in leaves)
+        if traced or jax.sharding.get_abstract_mesh().empty:
             return function(*arguments, **keywords)
         with jax.set_mesh(Mesh(np.empty((), object), ())):
             return function(*arguments, **keywords)

@@ -113,6 +113,12 @@ def test_meshes_of_the_caller(axis_type, in_context):
     np.testing.assert_allclose(scores, close_to, rtol=1e-5, atol=1e-5)
 
 
+def test_traced_rows_raise():
+    """Inside `jax.set_mesh` too."""
+    with jax.set_mesh(mesh()), pytest.raises(ValueError, match="refit: arguments must"):
+        jax.jit(lambda X: bj.refit(learned(), X, Y))(X)
+
+
 def test_batches_of_divided_rows():
     """Batches of each process are read again, or once from a generator."""
     state = learned(VALUES, num_classes=None)
