@@ -72,6 +72,9 @@ def whole(name: str) -> tuple[np.ndarray, np.ndarray, bool]:
     data = datasets.load(name, standardise=False)
     X = np.concatenate([data.X_train, data.X_test])
     y = np.concatenate([data.y_train, data.y_test])
+    if data.num_classes:
+        # XGBoost takes no other labels.
+        y = np.unique(y, return_inverse=True)[1]
     return X, y, data.num_classes == 0
 
 
