@@ -567,15 +567,14 @@ class Kernelised(OnlineEstimator):
         if not width:
             # All rows are equal.
             return [Form()]
-        if few:
-            return forms
+        if few or self.algorithm is not None or self.maintenance is not None:
+            # Other learners may keep more per feature than vectors, so nothing is
+            # padded.
+            return forms if few else [*_fit_raw_form(X), *forms]
         counted = width = -(-width // WIDTHS) * WIDTHS
         raw = -(-X.shape[1] // RAW_WIDTHS) * RAW_WIDTHS
         if X.shape[0] <= FEW_ROWS:
             raw = width = max(FEW_WIDTH, 1 << (max(width, raw) - 1).bit_length())
-        if self.algorithm is not None or self.maintenance is not None:
-            # Others may keep more per feature than vectors.
-            raw = X.shape[1]
         return [
             form._replace(width=raw, padding=raw - X.shape[1])
             for form in _fit_raw_form(X)
@@ -801,15 +800,15 @@ def _fit_raw_form(X: Rows) -> list[Form]:
 
 def _without_padding(model: Labelled, form: Form, X: Features) -> Labelled:
     """A model of padded rows, for rows as they are."""
-    codes = model.scaling
+    codes, state = model.scaling, model.model
     if isinstance(codes, Encoding):
         count = codes.num_codes
-        matrix = np.eye(count, form.width) if codes.map is None else codes.map[:count]
-        is_padded = codes.map is not None or form.width > count
-        return model._replace(scaling=codes._replace(map=matrix if is_padded else None))
-    if not isinstance(X, EncodedRows):
+        if codes.map is not None:
+            return model._replace(scaling=codes._replace(map=codes.map[:count]))
+    elif isinstance(X, EncodedRows):
+        count = X.X.shape[1]
+    else:
         return model
-    count, state = X.X.shape[1], model.model
     kernel, expansion = state.kernel, state.expansion
     if isinstance(kernel, Mapped):
         # Of a matrix, columns beyond the number of features are zeros, too.
@@ -818,7 +817,7 @@ def _without_padding(model: Labelled, form: Form, X: Features) -> Labelled:
         kernel = Mapped(kernel.kernel, jax.device_put(matrix))
     vectors = np.asarray(expansion.vectors)[:, :count]
     expansion = expansion._replace(vectors=jax.device_put(vectors))
-    if codes is not None:
+    if isinstance(codes, scaling.Scaling):
         codes = inputs.translation(codes.mean[:count])
     state = state._replace(kernel=kernel, expansion=expansion)
     return model._replace(model=state, scaling=codes)
