@@ -75,7 +75,7 @@ def run_adam(
     # The rows of a step on this process, of which each device has as many.
     batch = devices * max(1, batch // shards.number)
     steps = epochs * sum(-(-count // batch) for count in counts)
-    schedule = (rate, steps, start.memory.count)
+    schedule = (rate, steps, np.asarray(start.memory.count))
     now, fixed = shards.replicate((start, fixed))
     random = np.random.default_rng(seed)
     best, least, passes = now, np.inf, 0
