@@ -242,7 +242,8 @@ def ends(data: str, paper_rows: int) -> Cells:
         lines.append(
             line(name, method, budget, table_1[0]["paper"] if table_1 else None)
         )
-    name = f"no budget; paper {paper_rows:,} rows, ours 20,000"
+    last = max(curve(data, "unbudgeted"))
+    name = f"no budget; paper {paper_rows:,} rows, ours {last:,}"
     paper = value("published", "accuracy %", paper="Pegasos on a budget", data=data)
     return [*lines, line(name, "unbudgeted", 100, paper)]
 
@@ -336,13 +337,33 @@ def pegasos_claims():
     )
     wave, loose = curve("waveform", "merge"), curve("checkerboard", "unbudgeted")
     loose_wave = curve("waveform", "unbudgeted")
-    few = 20_000
-    yield (
-        f"checkerboard: {percent(merging[10_000_000][0])} against "
-        f"{percent(loose[few][0])} after 20,000 rows, where merging has "
-        f"{percent(merging[few][0])}; waveform: {percent(wave[2_000_000][0])} against "
-        f"{percent(loose_wave[few][0])}, where merging has {percent(wave[few][0])} too"
-    )
+    parts = []
+    for data, own, other in (
+        ("checkerboard", merging, loose),
+        ("waveform", wave, loose_wave),
+    ):
+        last, both = max(other), max({*own} & {*other})
+        parts.append(
+            f"{data}: {percent(own[max(own)][0])} against {percent(other[last][0])} "
+            f"after {last:,} rows; after {both:,} {percent(own[both][0])} against "
+            f"{percent(other[both][0])}"
+        )
+    yield "; ".join(parts)
+    powers, processor = [], []
+    for data in ("checkerboard", "waveform"):
+        row = one("papers/pegasos_figures", data=data, method="unbudgeted")
+        ends = [
+            (count, taken)
+            for count, taken in zip(
+                row["lengths"], row["processor seconds"], strict=True
+            )
+            if count >= 20_000
+        ]
+        (few, short), (many, long) = ends[0], ends[-1]
+        powers.append(math.log(long / short) / math.log(many / few))
+        processor.append(seconds(long))
+    yield f"seconds are {' and '.join(processor)}."
+    yield f"processor seconds grow with the power {spread(powers)} of the rows"
     removal = curve("checkerboard", "smallest"), curve("checkerboard", "random")
     lasts = sorted(each[10_000_000][0] for each in removal)
     yield (
@@ -833,8 +854,6 @@ def numbers_of_claims():
             papers = [line[1].partition(":")[0] for line in lines]
             yield f"{len(lines)} claims"
             yield from (str(papers.count(paper)) for paper in papers)
-    last = max(curve("checkerboard", "unbudgeted"))
-    yield f"the run without a budget stops after {last:,} rows"
     high, ours = half_up(curve("checkerboard", "merge")[10**7][0], 1), table_1(
         "checkerboard", 100, "merge"
     )  # fmt: skip
