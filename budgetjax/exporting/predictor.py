@@ -220,13 +220,13 @@ def _terms(model: Any) -> KernelModel:
 def _together(parts: tuple[KernelModel, ...]) -> tuple[KernelModel, ...]:
     """Joins models with the same kernel, and merges equal vectors."""
     kernel, *others = (part.kernel for part in parts)
+    if not others:
+        return parts
     leaves, structure = jax.tree.flatten(kernel)
     for other in others:
         more, same = jax.tree.flatten(other)
         if structure != same or not all(map(np.array_equal, leaves, more)):
             return parts
-    if not others:
-        return parts
     stacked = np.concatenate([part.vectors for part in parts])
     vectors, places = np.unique(stacked, axis=0, return_inverse=True)
     coefficients = np.zeros((len(vectors), len(parts)), stacked.dtype)

@@ -329,9 +329,8 @@ def solve(
                 arguments["rows"] = solutions[-1].state.rows
     if solver.linear:
         # NumPy arrays become arrays of JAX's default precision.
-        own = (jax.device_get(one.model) for one in solutions)
-        cast = [jax.tree.map(jnp.asarray, model) for model in own]
-        pairs = zip(solutions, cast, strict=True)
+        on_host = jax.device_get([one.model for one in solutions])
+        pairs = zip(solutions, jax.tree.map(jnp.asarray, on_host), strict=True)
         solutions = [one._replace(model=model) for one, model in pairs]
     return tuple(solutions) if several else solutions[0]
 

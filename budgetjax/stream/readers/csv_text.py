@@ -124,8 +124,8 @@ def csv(
     sources: list[_File] = []
     for one in map(str, files.list_files(path, (".csv", ".tsv"))):
         tab_or_comma = "\t" if files.ending(one) == ".tsv" else ","
-        marks = delimiter or tab_or_comma, decimal
-        file = _File(one, header, *marks, pa.schema([]))
+        separators = delimiter or tab_or_comma, decimal
+        file = _File(one, header, *separators, pa.schema([]))
         with names_errors(one):
             sources.append(file.with_columns())
     if header and features is None and target not in sources[0].schema.names:

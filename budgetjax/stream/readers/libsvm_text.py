@@ -161,8 +161,12 @@ class _Parser:
         try:
             return self.parse(lines)
         except MALFORMED:
-            ends = range(1, len(lines))
-            i = bisect.bisect_left(ends, True, key=lambda n: bool(error_in(lines[:n])))
+            # The first line with which the lines so far have an error.
+            i = bisect.bisect_left(
+                range(1, len(lines)),
+                True,
+                key=lambda n: error_in(lines[:n]) is not None,
+            )
             # Not of one line, if only several together have an error.
             error = error_in(lines[i : i + 1]) or error_in(lines)
         shown = lines[i][:80].decode("utf-8", "backslashreplace")
