@@ -759,7 +759,7 @@ class Kernelised(OnlineEstimator):
         )
 
     def _finish(self, streamed: Streamed, draft: Draft | None) -> Labelled:
-        form, model, examples, *_ = streamed
+        _, model, examples, *_ = streamed
         # Without a draft, the zero model stays.
         if draft is not None:
             refitted = draft.finish()
@@ -768,7 +768,7 @@ class Kernelised(OnlineEstimator):
                 model=refitted.model, calibration=refitted.calibration
             )
             model = models.fold_map(model)
-        model = _without_padding(model, form, examples.X)
+        model = _without_padding(model, examples.X)
         if draft is not None:
             self._importances = _importances(model, examples.X)
         return model
@@ -799,18 +799,17 @@ def _fit_raw_form(X: Rows) -> list[Form]:
     return [Form()] if is_alike else []
 
 
-def _without_padding(model: Labelled, form: Form, X: Features) -> Labelled:
+def _without_padding(model: Labelled, X: Features) -> Labelled:
     """A model of padded rows, for rows as they are."""
     codes = model.scaling
-    if isinstance(codes, Encoding):
-        count = codes.num_codes
-        matrix = np.eye(count, form.width) if codes.map is None else codes.map[:count]
-        is_padded = codes.map is not None or form.width > count
-        return model._replace(scaling=codes._replace(map=matrix if is_padded else None))
+    is_encoded = isinstance(codes, Encoding)
+    if is_encoded and codes.map is not None:
+        matrix = codes.map[: codes.num_codes]
+        return model._replace(scaling=codes._replace(map=matrix))
     if not isinstance(X, EncodedRows):
         return model
-    count, state = X.X.shape[1], model.model
-    kernel, expansion = state.kernel, state.expansion
+    count = codes.num_codes if is_encoded else X.X.shape[1]
+    kernel, expansion = model.model.kernel, model.model.expansion
     if isinstance(kernel, Mapped):
         # Of a matrix, columns beyond the number of features are zeros, too.
         matrix = np.asarray(kernel.matrix)
@@ -818,9 +817,9 @@ def _without_padding(model: Labelled, form: Form, X: Features) -> Labelled:
         kernel = Mapped(kernel.kernel, jax.device_put(matrix))
     vectors = np.asarray(expansion.vectors)[:, :count]
     expansion = expansion._replace(vectors=jax.device_put(vectors))
-    if codes is not None:
+    if not is_encoded and codes is not None:
         codes = inputs.translation(codes.mean[:count])
-    state = state._replace(kernel=kernel, expansion=expansion)
+    state = model.model._replace(kernel=kernel, expansion=expansion)
     return model._replace(model=state, scaling=codes)
 
 
