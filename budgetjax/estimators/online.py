@@ -758,7 +758,7 @@ class Kernelised(OnlineEstimator):
         )
 
     def _finish(self, streamed: Streamed, draft: Draft | None) -> Labelled:
-        form, model, examples, *_ = streamed
+        _, model, examples, *_ = streamed
         # Without a draft, the zero model stays.
         if draft is not None:
             refitted = draft.finish()
@@ -767,7 +767,7 @@ class Kernelised(OnlineEstimator):
                 model=refitted.model, calibration=refitted.calibration
             )
             model = models.fold_map(model)
-        model = _without_padding(model, form, examples.X)
+        model = _without_padding(model, examples.X)
         if draft is not None:
             self._importances = _importances(model, examples.X)
         return model
@@ -798,18 +798,17 @@ def _fit_raw_form(X: Rows) -> list[Form]:
     return [Form()] if is_alike else []
 
 
-def _without_padding(model: Labelled, form: Form, X: Features) -> Labelled:
+def _without_padding(model: Labelled, X: Features) -> Labelled:
     """A model of padded rows, for rows as they are."""
-    codes, state = model.scaling, model.model
-    if isinstance(codes, Encoding):
-        count = codes.num_codes
-        if codes.map is not None:
-            return model._replace(scaling=codes._replace(map=codes.map[:count]))
-    elif isinstance(X, EncodedRows):
-        count = X.X.shape[1]
-    else:
+    codes = model.scaling
+    is_encoded = isinstance(codes, Encoding)
+    if is_encoded and codes.map is not None:
+        matrix = codes.map[: codes.num_codes]
+        return model._replace(scaling=codes._replace(map=matrix))
+    if not isinstance(X, EncodedRows):
         return model
-    kernel, expansion = state.kernel, state.expansion
+    count = codes.num_codes if is_encoded else X.X.shape[1]
+    kernel, expansion = model.model.kernel, model.model.expansion
     if isinstance(kernel, Mapped):
         # Of a matrix, columns beyond the number of features are zeros, too.
         matrix = np.asarray(kernel.matrix)
@@ -819,7 +818,7 @@ def _without_padding(model: Labelled, form: Form, X: Features) -> Labelled:
     expansion = expansion._replace(vectors=jax.device_put(vectors))
     if isinstance(codes, scaling.Scaling):
         codes = inputs.translation(codes.mean[:count])
-    state = state._replace(kernel=kernel, expansion=expansion)
+    state = model.model._replace(kernel=kernel, expansion=expansion)
     return model._replace(model=state, scaling=codes)
 
 
