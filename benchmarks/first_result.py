@@ -6,11 +6,13 @@ Figures are wall and CPU seconds of a process from start to end, imports and com
 included, as medians of several runs that take turns: the first `run` of five learners,
 the first `refit`, the first `fit` of the default classifier on 5,000 rows,
 scikit-learn's Nystroem with LinearSVC on the same rows, and `budgetjax train` on 2,000
-rows, with an empty cache of compiled programs (cold) and with the cache that the last
-run has filled (warm). `loops` divides the wall seconds by those of a plain Python loop
-of ten million additions in the same run, so that figures of two machines compare. The
-table goes to the terminal and, with versions and machine, to
-`benchmarks/results/first-result.json`.
+rows. Estimators and the command line keep compiled programs: their figures are with an
+empty folder (cold) and with the one that the last run has filled (warm). So are those
+of `fit` alone on five data sets of different shapes, one after the other in one
+process, with imports as a figure of their own. `loops` divides the CPU seconds by those
+of a plain Python loop of ten million additions in the same run, so that figures of two
+machines, or of a busy one, compare. The table goes to the terminal and, with versions
+and machine, to `benchmarks/results/first-result.json`.
 
     python benchmarks/first_result.py --compilation --before OTHER
 
@@ -67,6 +69,29 @@ from budgetjax.estimators import BudgetedKernelClassifier
 BudgetedKernelClassifier().fit(X, classes)
 """
 
+# Rows, columns and classes.
+SHAPES = ((5000, 10, 2), (5200, 11, 2), (4100, 14, 3), (7000, 25, 5), (2500, 8, 2))
+FIVE = f"""
+import time
+began = time.perf_counter(), time.process_time()
+import numpy as np
+from budgetjax.estimators import BudgetedKernelClassifier
+def report(name):
+    global began
+    ended = time.perf_counter(), time.process_time()
+    print(name, *(b - a for a, b in zip(began, ended)), sep=";", flush=True)
+    began = time.perf_counter(), time.process_time()
+report("import")
+for rows, columns, classes in {SHAPES}:
+    X = np.random.default_rng(rows).normal(size=(rows, columns))
+    values = X[:, 0] * X[:, 1] + np.sin(2 * X[:, 2])
+    edges = np.quantile(values, np.arange(1, classes) / classes)
+    y = np.searchsorted(edges, values)
+    began = time.perf_counter(), time.process_time()
+    BudgetedKernelClassifier(random_state=0).fit(X, y)
+    report(f"{{rows}} rows, {{columns}} columns, {{classes}} classes")
+"""
+
 NYSTROEM = """
 from sklearn.kernel_approximation import Nystroem
 from sklearn.pipeline import make_pipeline
@@ -98,7 +123,6 @@ def scripts():
         yield f"run {name}", few + RUN.format(name=name, init=init)
     perceptron = RUN.format(name="perceptron", init=LEARNERS["perceptron"])
     yield "run perceptron, refit", few + perceptron + REFIT
-    yield "fit, default classifier", many + FIT
     yield "fit, Nystroem + LinearSVC", many + NYSTROEM
 
 
@@ -179,30 +203,41 @@ def main():
     base.pop("JAX_COMPILATION_CACHE_DIR", None)
     train = [sys.executable, "-m", "budgetjax", "train", str(table)]
     train += ["--target", "label", "--model", str(folder / "m"), "--quiet"]
+    fit = [sys.executable, "-c", DATA.format(rows=5000) + FIT]
     timed = {}
 
-    def take(name, command, environment):
-        wall, used = seconds_of(command, environment)
+    def note(name, wall, used):
         walls, uses = timed.setdefault(name, ([], []))
         walls.append(wall)
         uses.append(used)
         print(f"{name}: {wall:.1f} s, {used:.1f} s of CPU", flush=True)
 
+    def take(name, command, environment):
+        note(name, *seconds_of(command, environment))
+
     for repeat in range(arguments.repeats):
         take("ten million additions", [sys.executable, "-c", LOOP], base)
         for name, source in scripts():
             take(name, [sys.executable, "-c", source], base)
-        cached = base | {"XDG_CACHE_HOME": str(folder / f"cache-{repeat}")}
-        take("train, cold", train, cached)
-        take("train, warm", train, cached)
+        for name, command in (("train", train), ("fit, default classifier", fit)):
+            place = str(folder / f"{name}-{repeat}")
+            for state in ("cold", "warm"):
+                take(f"{name}, {state}", command, base | {"XDG_CACHE_HOME": place})
+        cached = base | {"XDG_CACHE_HOME": str(folder / f"five-{repeat}")}
+        for state in ("cold", "warm"):
+            command = [sys.executable, "-c", FIVE]
+            printed = subprocess.check_output(command, env=cached, text=True)
+            for line in printed.splitlines():
+                name, wall, used = line.split(";")
+                note(f"five sets, {state}: {name}", float(wall), float(used))
 
-    loop = statistics.median(timed["ten million additions"][0])
+    loop = statistics.median(timed["ten million additions"][1])
     rows = [
         {
             "what": name,
             "seconds": statistics.median(walls),
             "CPU seconds": statistics.median(uses),
-            "loops": statistics.median(walls) / loop,
+            "loops": statistics.median(uses) / loop,
         }
         for name, (walls, uses) in timed.items()
     ]
