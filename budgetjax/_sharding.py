@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar, cast
 
 import jax
@@ -77,9 +77,13 @@ def without_context_mesh(function: Function) -> Function:
 
     @functools.wraps(function)
     def call(*arguments: Any, **keywords: Any) -> Any:
-        leaves = jax.tree.leaves((arguments, keywords))
-        traced = any(isinstance(leaf, Tracer) for leaf in leaves)
-        if traced or jax.sharding.get_abstract_mesh().empty:
+        if jax.sharding.get_abstract_mesh().empty:
+            return function(*arguments, **keywords)
+        # JAX warns of iterators, which batches may be, unless they are leaves.
+        leaves = jax.tree.leaves(
+            (arguments, keywords), is_leaf=lambda part: isinstance(part, Iterator)
+        )
+        if any(isinstance(leaf, Tracer) for leaf in leaves):
             return function(*arguments, **keywords)
         with jax.set_mesh(Mesh(np.empty((), object), ())):
             return function(*arguments, **keywords)

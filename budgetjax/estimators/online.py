@@ -776,7 +776,7 @@ class Kernelised(OnlineEstimator):
 def _spread(
     order: Int[np.ndarray, " n"], weights: Float[np.ndarray, " n"], count: int
 ) -> Int[np.ndarray, " count"]:
-    """So many rows with a weight, spread evenly over the order."""
+    """As many rows with a weight as `count`, spread evenly over the order."""
     rows = order[weights[order] > 0]
     return rows[np.linspace(0, len(rows) - 1, count).astype(np.intp)]
 

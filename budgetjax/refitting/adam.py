@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable, Iterable
-from typing import Any, Generic, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -22,16 +22,16 @@ Parameters = TypeVar("Parameters")
 ADAM = optax.scale_by_adam()
 
 
-class Moving(NamedTuple, Generic[Parameters]):
+class AdamState(NamedTuple):
     """Parameters, and what Adam remembers of the slopes so far."""
 
-    parameters: Parameters
+    parameters: Any
     memory: Any
 
     @classmethod
-    def first(cls, parameters: Parameters) -> "Moving[Parameters]":
+    def first(cls, parameters: Any) -> "AdamState":
         """Parameters before the first step."""
-        shapes = jax.eval_shape(ADAM.init, cast(Any, parameters))
+        shapes = jax.eval_shape(ADAM.init, parameters)
         # Zeros of NumPy: those of JAX are one more program per shape.
         zeros = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
         return cls(parameters, zeros)
@@ -39,7 +39,7 @@ class Moving(NamedTuple, Generic[Parameters]):
 
 def run_adam(
     objective: Objective,
-    start: Moving[Parameters],
+    start: AdamState,
     fixed: Any,
     blocks: Callable[[], Iterable[Block]],
     *,
@@ -48,8 +48,8 @@ def run_adam(
     epochs: int,
     seed: int,
     report: Callable[[float], object],
-    judge: Callable[[Parameters], float] | None = None,
-) -> tuple[Moving[Parameters], int]:
+    judge: Callable[[Any], float] | None = None,
+) -> tuple[AdamState, int]:
     """The parameters after the last pass, or after the best one.
 
     Args:
@@ -103,12 +103,12 @@ def run_adam(
 @functools.partial(jax.jit, static_argnums=0)
 def _run_steps(
     objective: Objective,
-    start: Moving[Parameters],
+    start: AdamState,
     fixed: Any,
     rows: tuple[Array, Array, Array, Integer[Array, "steps batch"]],
     schedule: tuple[Any, Any, Any],
     shards: Shards,
-) -> tuple[Moving[Parameters], Float[Array, ""]]:
+) -> tuple[AdamState, Float[Array, ""]]:
     """One step per row of a device's order; and the mean objective.
 
     The rows are the arrays of a block and the order, both divided among the devices.
@@ -117,7 +117,7 @@ def _run_steps(
     before it.
     """
 
-    def take_steps(rows: Any, rest: Any) -> tuple[Moving, Array]:
+    def take_steps(rows: Any, rest: Any) -> tuple[AdamState, Array]:
         (*block, order), (start, fixed, schedule) = rows, rest
         first, steps, before = schedule
 
@@ -134,7 +134,7 @@ def _run_steps(
             value, slopes = shards.mean(
                 jax.value_and_grad(objective)(parameters, fixed, *batch)
             )
-            return Moving(*apply_slopes(update, parameters, memory, slopes)), value
+            return AdamState(*apply_slopes(update, parameters, memory, slopes)), value
 
         now, values = jax.lax.scan(body, start, order)
         return now, values.mean()

@@ -35,7 +35,7 @@ from budgetjax import losses
 from budgetjax._sharding import Shards
 from budgetjax.kernels import Kernel, Mapped
 from budgetjax.refitting import training_data
-from budgetjax.refitting.adam import Moving, run_adam
+from budgetjax.refitting.adam import AdamState, run_adam
 from budgetjax.refitting.held_out import Fold, Scores
 from budgetjax.refitting.moving_vectors import norm_and_scores, unit_of, values
 from budgetjax.refitting.newton import of_problems
@@ -166,7 +166,7 @@ def try_metric(problem: Problem, fold: Fold, penalty: float) -> Trial:
     )
     start = jax.device_put((vectors / unit, weights, 0 * matrix))
     learned, best = steps(
-        Moving.first(start),
+        AdamState.first(start),
         fixed,
         blocks=fold.learn,
         epochs=epochs,

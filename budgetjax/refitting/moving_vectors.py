@@ -21,7 +21,7 @@ from jaxtyping import Array, Float, Integer
 from budgetjax import kernels
 from budgetjax.online import support_set
 from budgetjax.refitting import training_data
-from budgetjax.refitting.adam import Moving, run_adam
+from budgetjax.refitting.adam import AdamState, run_adam
 from budgetjax.refitting.newton import Basis, of_problems
 from budgetjax.refitting.problem import Problem
 from budgetjax.refitting.training_data import Block
@@ -60,7 +60,7 @@ def move_vectors(
     strength = np.asarray(penalty * rows, vectors.dtype)
     moved, _ = run_adam(
         _objective,
-        Moving.first((jnp.asarray(vectors / unit), jnp.asarray(weights))),
+        AdamState.first((jnp.asarray(vectors / unit), jnp.asarray(weights))),
         (of_problems(problem.loss, len(weights), weights.dtype), basis, unit, strength),
         blocks,
         batch=BATCH,
