@@ -288,7 +288,7 @@ def test_more_steps_remember_the_slopes_of_earlier_ones():
         seed=0,
         report=lambda mean: None,
     )
-    start = adam.Moving.first(np.zeros(4, np.float32))
+    start = adam.AdamState.first(np.zeros(4, np.float32))
     learned, passes = run(start, batch=8, epochs=5)
     assert passes == 5
 
@@ -297,7 +297,7 @@ def test_more_steps_remember_the_slopes_of_earlier_ones():
         return np.max(np.abs(after.parameters - learned.parameters))
 
     assert moved(learned) < 0.03
-    assert moved(adam.Moving.first(learned.parameters)) == pytest.approx(0.1, rel=0.01)
+    assert moved(adam.AdamState.first(learned.parameters)) == pytest.approx(0.1, rel=0.01)
 
 
 def distance(parameters, fixed, first, X, targets, weights):
