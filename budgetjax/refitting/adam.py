@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar, cast
 
 import jax
 import jax.numpy as jnp
@@ -20,26 +20,15 @@ Objective = Callable[[Any, Any, Array, Array, Array, Array], Array]
 Parameters = TypeVar("Parameters")
 # The rate follows: as an argument, it may fall in any number of steps in one program.
 ADAM = optax.scale_by_adam()
-
-
-class AdamState(NamedTuple):
-    """Parameters, and what Adam remembers of the slopes so far."""
-
-    parameters: Any
-    memory: Any
-
-    @classmethod
-    def first(cls, parameters: Any) -> "AdamState":
-        """Parameters before the first step."""
-        shapes = jax.eval_shape(ADAM.init, parameters)
-        # Zeros of NumPy: those of JAX are one more program per shape.
-        zeros = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
-        return cls(parameters, zeros)
+# In this number of steps, or in a tenth of them all, it first rises. Steps at the full
+# rate from a solution, before Adam knows the slopes, may leave all examples far from
+# all vectors, where slopes are 0.
+RAMP = 50
 
 
 def run_adam(
     objective: Objective,
-    start: AdamState,
+    parameters: Parameters,
     fixed: Any,
     blocks: Callable[[], Iterable[Block]],
     *,
@@ -48,17 +37,17 @@ def run_adam(
     epochs: int,
     seed: int,
     report: Callable[[float], object],
-    judge: Callable[[Any], float] | None = None,
-) -> tuple[AdamState, int]:
+    judge: Callable[[Parameters], float] | None = None,
+) -> tuple[Parameters, int]:
     """The parameters after the last pass, or after the best one.
 
     Args:
       objective: a function; a new function object is compiled anew.
-      start: a tree of arrays in units in which steps of `rate` are small.
+      parameters: a tree of arrays in units in which steps of `rate` are small.
       fixed: a tree of arrays for `objective`.
       blocks: reads the same blocks every time.
       batch: examples per step, on all devices together.
-      rate: the first rate of Adam; it falls to 0 along a cosine.
+      rate: the highest rate of Adam; it rises to it, and falls to 0 along a cosine.
       epochs: passes over the blocks.
       seed: the seed of the order of examples in a block.
       report: called with the mean objective of every pass.
@@ -75,10 +64,13 @@ def run_adam(
     # The rows of a step on this process, of which each device has as many.
     batch = devices * max(1, batch // shards.number)
     steps = epochs * sum(-(-count // batch) for count in counts)
-    schedule = (rate, steps, np.asarray(start.memory.count))
-    now, fixed = shards.replicate((start, fixed))
+    schedule = (rate, steps, max(1, min(RAMP, steps // 10)))
+    shapes = jax.eval_shape(ADAM.init, cast(Any, parameters))
+    # Zeros of NumPy: those of JAX are one more program per shape.
+    memory = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
+    parameters, memory, fixed = shards.replicate((parameters, memory, fixed))
     random = np.random.default_rng(seed)
-    best, least, passes = now, np.inf, 0
+    best, least, passes = parameters, np.inf, 0
     for epoch in range(epochs):
         total = 0.0
         for block in blocks():
@@ -91,40 +83,43 @@ def run_adam(
             ]
             order = np.reshape(orders, (-1, share)).astype(np.int32)
             rows = shards.place((*block[:3], order))
-            now, value = _run_steps(objective, now, fixed, rows, schedule, shards)
+            parameters, memory, value = _run_steps(
+                objective, parameters, memory, fixed, rows, schedule, shards
+            )
             total += float(value) * size / sum(counts)
         report(total)
-        error = -np.inf if judge is None else judge(shards.one(now.parameters))
+        error = -np.inf if judge is None else judge(shards.one(parameters))
         if error <= least:
-            best, least, passes = now, error, epoch + 1
+            best, least, passes = parameters, error, epoch + 1
     return shards.one(best), passes
 
 
 @functools.partial(jax.jit, static_argnums=0)
 def _run_steps(
     objective: Objective,
-    start: AdamState,
+    parameters: Parameters,
+    memory: optax.OptState,
     fixed: Any,
     rows: tuple[Array, Array, Array, Integer[Array, "steps batch"]],
     schedule: tuple[Any, Any, Any],
     shards: Shards,
-) -> tuple[AdamState, Float[Array, ""]]:
+) -> tuple[Parameters, optax.OptState, Float[Array, ""]]:
     """One step per row of a device's order; and the mean objective.
 
     The rows are the arrays of a block and the order, both divided among the devices.
     The slopes of a step are the means of those of all devices. The schedule is the
-    first rate, the number of steps in which it falls to 0, and the number of steps
-    before it.
+    highest rate, the number of steps in which it falls to 0, and that in which it
+    first rises.
     """
 
-    def take_steps(rows: Any, rest: Any) -> tuple[AdamState, Array]:
-        (*block, order), (start, fixed, schedule) = rows, rest
-        first, steps, before = schedule
+    def take_steps(rows: Any, rest: Any) -> tuple[Any, Any, Array]:
+        (*block, order), (parameters, memory, fixed, schedule) = rows, rest
+        highest, steps, ramp = schedule
 
         def update(slopes, memory, parameters):
             del parameters
-            done = (memory.count - before) / steps
-            rate = first * (1 + jnp.cos(jnp.pi * done)) / 2
+            rate = highest * (1 + jnp.cos(jnp.pi * memory.count / steps)) / 2
+            rate = rate * jnp.minimum(1, (memory.count + 1) / ramp)
             changes, memory = ADAM.update(slopes, memory)
             return jax.tree.map(lambda change: -rate * change, changes), memory
 
@@ -134,12 +129,13 @@ def _run_steps(
             value, slopes = shards.mean(
                 jax.value_and_grad(objective)(parameters, fixed, *batch)
             )
-            return AdamState(*apply_slopes(update, parameters, memory, slopes)), value
+            return apply_slopes(update, parameters, memory, slopes), value
 
-        now, values = jax.lax.scan(body, start, order)
-        return now, values.mean()
+        (parameters, memory), values = jax.lax.scan(body, (parameters, memory), order)
+        return parameters, memory, values.mean()
 
-    return shards.map_equal(take_steps, rows, (start, fixed, schedule))
+    rest = parameters, memory, fixed, schedule
+    return shards.map_equal(take_steps, rows, rest)
 
 
 def apply_slopes(

@@ -35,7 +35,7 @@ from budgetjax import losses
 from budgetjax._sharding import Shards
 from budgetjax.kernels import Kernel, Mapped
 from budgetjax.refitting import training_data
-from budgetjax.refitting.adam import AdamState, run_adam
+from budgetjax.refitting.adam import run_adam
 from budgetjax.refitting.held_out import Fold, Scores
 from budgetjax.refitting.moving_vectors import norm_and_scores, unit_of, values
 from budgetjax.refitting.newton import of_problems
@@ -138,10 +138,9 @@ def try_metric(problem: Problem, fold: Fold, penalty: float) -> Trial:
     basis = fold.basis._replace(kernel=inner)
     rows, count = (training_data.count_rows(read()) for read in (blocks, fold.learn))
     columns = expansion.num_columns
-    mask, original = np.asarray(expansion.mask), np.asarray(vectors)
-    vectors = np.where(mask[:, None], original, 0)
-    reduces = matrix.ndim == 2 and matrix.shape[1] < len(matrix)
-    if reduces:
+    mask = np.asarray(expansion.mask)
+    vectors = np.where(mask[:, None], vectors, 0)
+    if matrix.ndim == 2 and matrix.shape[1] < len(matrix):
         vectors = vectors @ matrix
     unit = VECTOR_RATE * unit_of(vectors[mask])
     kind = unit.dtype.type
@@ -165,31 +164,38 @@ def try_metric(problem: Problem, fold: Fold, penalty: float) -> Trial:
         report=lambda mean: problem.report(f"metric, objective {mean:.6g} per example"),
     )
     start = jax.device_put((vectors / unit, weights, 0 * matrix))
-    learned, best = steps(
-        AdamState.first(start),
-        fixed,
-        blocks=fold.learn,
-        epochs=epochs,
-        judge=lambda parameters: float(
-            fold.errors(functools.partial(_scores, parameters, fixed))[0][0]
-        ),
-    )
+
+    def judge(parameters: Any) -> float:
+        """The error on the held-out examples."""
+        return float(fold.errors(functools.partial(_scores, parameters, fixed))[0][0])
+
+    learned, best = steps(start, fixed, blocks=fold.learn, epochs=epochs, judge=judge)
 
     def finish() -> tuple[Any, Float[np.ndarray, "columns features"]]:
         whole = basis, units, matrix, kind(rows), strength, numbers
-        # Without the memory, the first steps are large, and may leave all examples far
-        # from all vectors, where slopes are 0.
         last, _ = steps(learned, whole, blocks=blocks, epochs=-(-best // 2))
-        vectors, weights, change = (np.asarray(part) for part in last.parameters)
-        vectors, after = vectors * unit, matrix + units[3] * change
-        if reduces:
-            vectors = vectors @ np.linalg.pinv(after.astype(np.float64))
-        vectors = np.where(mask[:, None], vectors, original).astype(original.dtype)
-        vectors, after = jax.device_put((vectors, after))
-        state = fold.state._replace(kernel=Mapped(inner, after))
-        return problem.with_vectors(state, vectors), weights * units[1]
+        # More mistakes on examples that were learned meanwhile: the steps have failed.
+        last = learned if judge(last) > judge(learned) else last
+        return _state_after(problem, fold, last, whole)
 
-    return Trial(functools.partial(_scores, learned.parameters, fixed), finish)
+    return Trial(functools.partial(_scores, learned, fixed), finish)
+
+
+def _state_after(
+    problem: Problem, fold: Fold, parameters: Any, fixed: Any
+) -> tuple[Any, Float[np.ndarray, "columns features"]]:
+    """The state of the fold with its new vectors and map, and the weights."""
+    vectors, weights, change = (np.asarray(part) for part in parameters)
+    basis, (unit, pace, _, map_rate), matrix, *_ = fixed
+    vectors, after = vectors * unit, matrix + map_rate * change
+    if vectors.shape[1] < len(matrix):
+        vectors = vectors @ np.linalg.pinv(after.astype(np.float64))
+    expansion = fold.state.expansion
+    original = np.asarray(expansion.vectors)
+    vectors = np.where(np.asarray(expansion.mask)[:, None], vectors, original)
+    vectors, after = jax.device_put((vectors.astype(original.dtype), after))
+    state = fold.state._replace(kernel=Mapped(basis.kernel, after))
+    return problem.with_vectors(state, vectors), weights * pace
 
 
 def _norm_and_scores(

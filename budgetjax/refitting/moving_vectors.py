@@ -21,7 +21,7 @@ from jaxtyping import Array, Float, Integer
 from budgetjax import kernels
 from budgetjax.online import support_set
 from budgetjax.refitting import training_data
-from budgetjax.refitting.adam import AdamState, run_adam
+from budgetjax.refitting.adam import run_adam
 from budgetjax.refitting.newton import Basis, of_problems
 from budgetjax.refitting.problem import Problem
 from budgetjax.refitting.training_data import Block
@@ -58,9 +58,9 @@ def move_vectors(
     vectors = np.where(mask[:, None], original, 0)
     unit = unit_of(vectors[mask])
     strength = np.asarray(penalty * rows, vectors.dtype)
-    moved, _ = run_adam(
+    (vectors, _), _ = run_adam(
         _objective,
-        AdamState.first((jnp.asarray(vectors / unit), jnp.asarray(weights))),
+        (jnp.asarray(vectors / unit), jnp.asarray(weights)),
         (of_problems(problem.loss, len(weights), weights.dtype), basis, unit, strength),
         blocks,
         batch=BATCH,
@@ -71,8 +71,7 @@ def move_vectors(
             f"moving, objective {mean * penalty * rows:.6g}"
         ),
     )
-    vectors = np.asarray(moved.parameters[0]) * unit
-    return jnp.asarray(np.where(mask[:, None], vectors, original))
+    return jnp.asarray(np.where(mask[:, None], np.asarray(vectors) * unit, original))
 
 
 def unit_of(vectors: Float[np.ndarray, "active d"]) -> np.floating:
