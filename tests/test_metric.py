@@ -300,7 +300,7 @@ def test_the_rate_rises_before_it_falls():
         judge=judge,
     )
     lengths = np.max(np.abs(np.diff(after, axis=0)), axis=1)
-    np.testing.assert_allclose(lengths[:40], 0.1 * np.arange(1, 41) / 50, rtol=0.05)
+    np.testing.assert_allclose(lengths[:20], 0.1 * np.arange(1, 21) / 50, rtol=0.02)
 
 
 def test_steps_that_fail_on_all_examples_are_undone(monkeypatch):
