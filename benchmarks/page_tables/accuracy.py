@@ -23,7 +23,7 @@ from page_tables.results import (
     whole,
 )
 
-PAGE = "benchmarks/accuracy.md"
+PAGE, README = "benchmarks/accuracy.md", "README.md"
 # Tables of numbers, whose scores are errors.
 REGRESSION = ("cpusmall", "diabetes")
 
@@ -409,6 +409,36 @@ def tables() -> Cells:
         lines.append([data, whole(sizes[data][0]), *map(digits, scores)])
     ranks = [percent(place / len(sizes)) for place in places]
     return [*lines, [f"mean rank on the {len(sizes)}", "", *ranks]]
+
+
+@table(README, "accuracy")
+def some_tables() -> Cells:
+    """A few of these, and all ranks."""
+    head, *lines, ranks = tables()
+    known = {line[0]: line for line in lines}
+    few = [
+        known[data] for data in ("letter", "covtype-100k", "satimage", "electricity")
+    ]
+    places = [head.index(name) for name in ("", "rows", "100 vectors", "500 vectors")]
+    places += map(head.index, ("HistGradientBoosting", "LightGBM", "random forest"))
+    return [[line[place] for place in places] for line in (head, *few, ranks)]
+
+
+@states(README)
+def readme():
+    svm = one("accuracy", data="covtype-100k", method="scikit-learn SVC")
+    yield (
+        f"an exact `SVC` has {svm['vectors']:,} support vectors on covtype-100k, for "
+        f"{percent(svm['accuracy %'])}%"
+    )
+    sizes = of_tables("bytes", ("budgetjax, 100", "LightGBM")).values()
+    ours, theirs = (
+        [size / 1000 for size in column] for column in zip(*sizes, strict=True)
+    )
+    yield (
+        f"With 100 vectors model files have {whole(min(ours))} to {whole(max(ours))} "
+        f"kB, those of LightGBM {whole(min(theirs))} to {whole(max(theirs))}"
+    )
 
 
 @table(PAGE, "table-sizes")

@@ -22,7 +22,7 @@ from page_tables.results import (
     whole,
 )
 
-README, PAGE = "README.md", "benchmarks/README.md"
+PAGE = "benchmarks/README.md"
 SETS = named(
     "data", ("letter", "usps", "ijcnn1", "checkerboard", "covtype-100k", "a9a")
 )
@@ -34,28 +34,6 @@ def reached(data: str, method: str, budget: int = 0) -> float:
     """Test accuracy of the model that a method ends with, in percent."""
     where = {"data": data, "method": method, "B": budget, "model": "last"}
     return value("accuracy", "accuracy %", **where)
-
-
-@table(README, "accuracy")
-def short() -> Cells:
-    head = [
-        "", "100 support vectors", "500 support vectors",
-        "`SVC`; its support vectors", "boosted trees",
-    ]  # fmt: skip
-    lines = [head]
-    for name, data in {
-        "letter": "letter",
-        "covtype, 100,000 rows": "covtype-100k",
-    }.items():
-        whole_svm = one("accuracy", data=data, method="scikit-learn SVC")
-        lines.append([
-            name,
-            percent(reached(data, METRIC, 100)),
-            percent(reached(data, METRIC, 500)),
-            f"{percent(whole_svm['accuracy %'])}; {whole_svm['vectors']:,}",
-            percent(reached(data, "scikit-learn HistGradientBoosting")),
-        ])  # fmt: skip
-    return lines
 
 
 WITHOUT_BUDGET: dict[str, Where] = {
@@ -466,18 +444,6 @@ def questions():
     yield (
         f"with 100 vectors it is more accurate on all {numbers[better]} sets, and "
         f"faster on {numbers[faster]}"
-    )
-
-
-@states(README)
-def readme():
-    assert behind("letter", 500) < 0
-    vectors = one("accuracy", data="letter", method="scikit-learn SVC")["vectors"]
-    assert 1000 < vectors < 10_000
-    yield "On letter 500 support vectors beat an SVM with thousands"
-    yield (
-        f"on covtype they come within {whole(behind('covtype-100k', 500))} points of "
-        "one with tens of thousands"
     )
 
 
