@@ -78,6 +78,7 @@ def learners(num_classes: int, lam: float, seed: int) -> list[Learner]:
         found.append(Learner(family, name, algorithm, settings))
     if num_classes == 2:
         found.append(Learner(PERCEPTRONS, "Forgetron", bj.forgetron, {}))
+    found.append(Learner(PERCEPTRONS, "Ahpatron", bj.ahpatron, classes))
     settings = classes | {"margin_updates": True}
     found.append(Learner(PERCEPTRONS, "Projectron++", bj.projectron, settings))
     settings = classes | {"learning_rate": RATE, "regularization": lam}
