@@ -83,6 +83,14 @@ class Holder(Protocol):
     def model(self) -> Any: ...
 
 
+@runtime_checkable
+class Fitted(Protocol):
+    """A fitted estimator."""
+
+    @property
+    def model_(self) -> Any: ...
+
+
 Part = TypeVar("Part")
 # The model that comes in comes out.
 Given = TypeVar("Given")
@@ -246,7 +254,7 @@ class Support(NamedTuple):
     __repr__ = _pytree.record_repr
 
 
-Model = State | KernelModel | LinearModel | Labelled | Holder
+Model = State | KernelModel | LinearModel | Labelled | Holder | Fitted
 # The kinds that are models themselves, the quick checks first.
 KINDS = (Labelled, KernelModel, LinearModel, State)
 

@@ -744,7 +744,8 @@ def test_classes_share_kernel_rows_and_no_state_is_kept(monkeypatch):
     monkeypatch.setattr(one_versus_rest, "solve", solve)
     y, random = np.array(["a", "b", "c", "b"]), np.random.RandomState(0)
     classes = np.array(["a", "b", "c"])
-    found = one_versus_rest.one_versus_rest(bj.sdca, None, y, classes, random=random)
+    X = np.zeros((4, 1))
+    found = one_versus_rest.one_versus_rest(bj.sdca, X, y, classes, random=random)
     # A state is as large as the cache: with 26 classes, 13 GiB.
     assert [one.state for one in found] == [None, None, None]
     assert [signs for signs, _ in given] == [

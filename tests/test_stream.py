@@ -287,9 +287,10 @@ def test_saved_and_loaded_it_predicts_the_same(row, tmp_path):
 
 
 def test_a_curve_is_thinned_evenly():
-    model = StreamModel(bj.Labelled(None))
+    state = bj.perceptron.init(bj.RBF(1.0), num_features=1, budget=1)
+    model = StreamModel(bj.Labelled(state))
     for i in range(1, 7778):
-        model = extend_curve(model, None, None, 10, 9, float(i % 3))
+        model = extend_curve(model, state, None, 10, 9, float(i % 3))
         assert len(model.rows) <= MAX_POINTS
         assert model.num_rows == 10 * i
     assert len(model.rows) >= MAX_POINTS // 2
