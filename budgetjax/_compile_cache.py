@@ -17,6 +17,8 @@ SETTINGS = {
     "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": 0.0,
     "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": -1,
 }
+# JAX's switch.
+ENABLED = "jax_enable_compilation_cache"
 
 
 def cache_compiled_programs(
@@ -68,8 +70,8 @@ def cache_by_default() -> None:
     import jax
 
     wanted = os.environ.get(VARIABLE, "")
-    own = getattr(jax.config, FOLDER.lower())
-    if wanted.lower() != OFF and not own and jax.config.jax_enable_compilation_cache:
+    own, enabled = (getattr(jax.config, name) for name in (FOLDER.lower(), ENABLED))
+    if wanted.lower() != OFF and not own and enabled:
         cache_compiled_programs(wanted or None)
 
 
