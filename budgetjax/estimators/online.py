@@ -515,7 +515,7 @@ class Kernelised(OnlineEstimator):
 
     @property
     def feature_importances_(self) -> Float[np.ndarray, " features"]:
-        """The importance of features in a learned metric, shape `(n_features_in_,)`.
+        """The importance of features in a metric or codes, shape `(n_features_in_,)`.
 
         It is the share of the feature in the variance of mapped rows, so in their mean
         squared distance; see `budgetjax.encoding.importances`.
@@ -928,7 +928,8 @@ class BudgetedKernelClassifier(Classifier, Kernelised):
         `(n_support_, model_.scaling.num_features)`, in the space of the features.
       dual_coef_: their coefficients, shape `(1, n_support_)`, or one row per class.
       n_support_: the number of support vectors.
-      feature_importances_: the importance of each feature, if a metric was learned.
+      feature_importances_: the importance of each feature, if `fit` has learned a
+        metric or encoded columns.
       classes_: the labels, in order.
       n_iter_: passes over the rows.
       n_features_in_: the number of features.
