@@ -11,9 +11,12 @@ from budgetjax._errors import names_errors
 from budgetjax._pytree import Counter, Name
 from budgetjax._shapes import Flag, Label, Scalar, Score
 from budgetjax.kernels import Kernel
-from budgetjax.online import algorithm
 from budgetjax.online.algorithm import Algorithm, init_fields
-from budgetjax.online.ball import project_onto_ball, squared_norm_of
+from budgetjax.online.ball import (
+    project_onto_ball,
+    refresh_squared_norm,
+    squared_norm_of,
+)
 from budgetjax.online.maintenance import Maintenance, init_maintenance
 from budgetjax.online.maintenance.projection import DelayedProject
 from budgetjax.online.support_set import Candidate, Edits, Expansion
@@ -143,18 +146,11 @@ def update(
     return state._replace(squared_norm=squared_norm), edits
 
 
-def refresh_caches(state: State) -> State:
-    """Recomputes the squared norm."""
-    state = algorithm.refresh_caches(state)
-    norm = squared_norm_of(state.kernel, state.expansion)
-    return state._replace(squared_norm=norm)
-
-
 ahpatron = Algorithm(
     "ahpatron",
     init,
     violates,
     update,
-    refresh_caches=refresh_caches,
+    refresh_caches=refresh_squared_norm,
     no_update_above=lambda state: math.nextafter(float(state.margin), math.inf),
 )

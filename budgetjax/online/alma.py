@@ -12,9 +12,8 @@ from budgetjax._errors import ArgumentError, names_errors
 from budgetjax._pytree import Counter, Name
 from budgetjax._shapes import Flag, Label, Scalar, Score
 from budgetjax.kernels import Kernel, Normalized
-from budgetjax.online import algorithm
 from budgetjax.online.algorithm import Algorithm, init_fields
-from budgetjax.online.ball import project_onto_ball, squared_norm_of
+from budgetjax.online.ball import project_onto_ball, refresh_squared_norm
 from budgetjax.online.maintenance import Maintenance, init_maintenance
 from budgetjax.online.support_set import Candidate, Edits, Expansion
 
@@ -154,18 +153,11 @@ def update(
     )
 
 
-def refresh_caches(state: State) -> State:
-    """Restarts the strategy and recomputes the squared norm."""
-    state = algorithm.refresh_caches(state)
-    norm = squared_norm_of(state.kernel, state.expansion)
-    return state._replace(squared_norm=norm)
-
-
 alma = Algorithm(
     "alma",
     init,
     violates,
     update,
-    refresh_caches=refresh_caches,
+    refresh_caches=refresh_squared_norm,
     no_update_above=lambda state: math.nextafter(float(_threshold(state)), math.inf),
 )

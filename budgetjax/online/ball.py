@@ -1,10 +1,12 @@
 """Projection of a model onto a ball, for the learners that bound its norm."""
 
+from typing import Any
+
 import jax.numpy as jnp
 
 from budgetjax._shapes import Scalar
 from budgetjax.kernels import Kernel
-from budgetjax.online import support_set
+from budgetjax.online import algorithm, support_set
 from budgetjax.online.support_set import NOWHERE, Edits, Expansion
 
 
@@ -14,6 +16,13 @@ def squared_norm_of(kernel: Kernel, expansion: Expansion) -> Scalar:
         support_set.gram(kernel, expansion), expansion.coefficients, precision="highest"
     )
     return jnp.sum(expansion.coefficients * responses)
+
+
+def refresh_squared_norm(state: Any) -> Any:
+    """Restarts the strategy and recomputes the squared norm, after edits elsewhere."""
+    state = algorithm.refresh_caches(state)
+    norm = squared_norm_of(state.kernel, state.expansion)
+    return state._replace(squared_norm=norm)
 
 
 def squared_norm_after(
