@@ -16,6 +16,7 @@ ranks between them; `QuantileTransformer` gives one number, the mean of the code
 which all bins have the same slope. None of them clips outliers.
 """
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -40,6 +41,8 @@ CLIP = 3.0
 FARTHEST = 1e9
 # Edges are at least so far apart, after the clip: float32 resolves 2e-7 there.
 NEAREST = 1e-4
+# Rows per value of a column whose values have an edge each.
+ROWS_PER_VALUE = 20
 # Codes per block on the host: those of a block fit in a CPU's cache, and products with
 # a map are faster on more.
 BLOCK, PRODUCT = 2**17, 2**20
@@ -257,7 +260,11 @@ def _take(numpy: Any, rows: Any, column: Any) -> Any:
 
 @names_errors("encoding.fit")
 def fit(
-    X: raw_rows.RawRows, num_bins: int = 16, nominal: Sequence[int | str] = ()
+    X: raw_rows.RawRows,
+    num_bins: int = 16,
+    nominal: Sequence[int | str] = (),
+    *,
+    max_values: int = 0,
 ) -> Encoding:
     """Fits the codes of every column to rows: medians, quartiles and quantiles.
 
@@ -273,6 +280,9 @@ def fit(
         median), and all are within 0.015 with a probability of 95 % (Massart 1990).
       num_bins: the maximum number of bins of a column. Few, such as 5, are safer where
         the noise is large. 0 for a single code per column, the clipped number itself.
+      max_values: a column of at most this many values has an edge at every value, as
+        long as there are 20 rows per value, whatever `num_bins` is: numbers of places,
+        of hours or of products are names in disguise.
       nominal: columns whose numbers are names of categories, by number, or by name if
         X is a data frame.
 
@@ -306,10 +316,12 @@ def fit(
     _checks.check_not_traced(X)
     names = raw_rows.column_names(X)
     num_bins = _checks.size("num_bins", num_bins, at_least=0)
+    max_values = _checks.size("max_values", max_values, at_least=0)
     rows = _check_rows(X, 0)
     if rows.ndim != 2 or not len(rows):
         raise ArgumentError("X", "have shape (n, d), with at least one row", rows.shape)
-    of_categories = {_find_column(one, names, rows.shape[1]) for one in nominal}
+    find = functools.partial(raw_rows.find_column, "nominal")
+    of_categories = {find(one, names, rows.shape[1]) for one in nominal}
     centre, unit = np.zeros(rows.shape[1]), np.ones(rows.shape[1])
     lacks, codes = np.zeros(rows.shape[1], bool), [(np.zeros(0),) * 3]
     for j, values in enumerate(rows.T):
@@ -322,7 +334,8 @@ def fit(
             low = high = _distinct(known) if known[0] < known[-1] else known[:0]
         else:
             centre[j], unit[j] = _centre_and_unit(known, j)
-            edges = _find_edges(known, centre[j], unit[j], num_bins)
+            enough = min(max_values, len(known) // ROWS_PER_VALUE)
+            edges = _find_edges(known, centre[j], unit[j], num_bins, enough)
             low, high = edges[:-1], edges[1:]
         indicator = np.full(int(lacks[j]), np.nan)
         both = [np.append(edge, indicator) for edge in (low, high)]
@@ -339,16 +352,6 @@ def _check_rows(X: Any, first_row: int) -> np.ndarray:
         got = f"{rows[row, column]} in row {first_row + row}, column {column}"
         raise ArgumentError("X", "be finite, or NaN for a missing value", got)
     return rows
-
-
-def _find_column(one: int | str, names: tuple[str, ...] | None, width: int) -> int:
-    """The number of a column, given by its number or name."""
-    if names is not None and one in names:
-        return names.index(one)
-    if isinstance(one, int | np.integer) and 0 <= one < width:
-        return int(one)
-    known = f"be numbers of columns, below {width}, or names of a data frame"
-    raise ArgumentError("nominal", known, f"{one!r}")
 
 
 def _distinct(ordered: np.ndarray) -> np.ndarray:
@@ -386,14 +389,14 @@ def _clip(v: Any, numpy: Any = np) -> Any:
 
 
 def _find_edges(
-    ordered: np.ndarray, centre: float, unit: float, num_bins: int
+    ordered: np.ndarray, centre: float, unit: float, num_bins: int, max_values: int
 ) -> np.ndarray:
     """The edges of the bins of a column, after the clip."""
     places = _distinct(ordered)
     if not num_bins and len(places) > 1:
         # A single line, of slope 1.
         return np.array([0.0, 1.0])
-    if len(places) > num_bins + 1:
+    if len(places) > max(num_bins + 1, max_values):
         places = _quantiles(ordered, np.linspace(0, 1, num_bins + 1))
     first, *others = _clip((places - centre) / unit)
     kept = [first]

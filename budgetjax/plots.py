@@ -263,7 +263,7 @@ def partial_dependence(
     features = models.num_features(model)
     names = models.as_labelled(model).feature_names
     rows = np.asarray(raw_rows.as_matrix(X, features, names), np.float64)
-    at = _find_column(column, names, features)
+    at = raw_rows.find_column("column", column, names, features)
     known = rows[~np.isnan(rows[:, at]), at]
     if not len(known):
         raise ArgumentError("X", f"have values in column {column}", "none")
@@ -280,16 +280,6 @@ def partial_dependence(
         scores = scores[:, _find_output(model, label, scores.shape[1])]
     means = np.mean(scores.reshape(len(values), -1), axis=1, dtype=np.float64)
     return values, np.asarray(means)
-
-
-def _find_column(column: int | str, names: Sequence[str] | None, features: int) -> int:
-    """The number of a column, given by its number or name."""
-    if names is not None and column in names:
-        return list(names).index(str(column))
-    if isinstance(column, int | np.integer) and 0 <= column < features:
-        return int(column)
-    named = "" if names is None else f" or one of {', '.join(names[:10])}"
-    raise ArgumentError("column", f"be a number below {features}{named}", repr(column))
 
 
 def _find_output(model: Any, label: Any, columns: int) -> int:
@@ -337,7 +327,8 @@ def features(
     number, encoder = models.num_features(model), whole.scaling
     names = whole.feature_names or tuple(f"feature {i + 1}" for i in range(number))
     chosen = range(number) if columns is None else columns
-    numbers = [_find_column(one, whole.feature_names, number) for one in chosen]
+    known = whole.feature_names
+    numbers = [raw_rows.find_column("column", one, known, number) for one in chosen]
     curves = {at: partial_dependence(model, X, at, label=label) for at in numbers}
     if columns is None:
         largest = sorted(numbers, key=lambda at: -np.ptp(curves[at][1]))

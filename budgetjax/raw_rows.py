@@ -145,3 +145,15 @@ def _concatenate(pieces: list[tuple[np.ndarray, ...]]) -> tuple[np.ndarray, ...]
     if len(pieces) == 1:
         return pieces[0]
     return tuple(map(np.concatenate, zip(*pieces, strict=True)))
+
+
+def find_column(
+    argument: str, column: int | str, names: Sequence[str] | None, width: int
+) -> int:
+    """The number of a column, given by its number or name."""
+    if names is not None and column in names:
+        return list(names).index(str(column))
+    if isinstance(column, int | np.integer) and 0 <= column < width:
+        return int(column)
+    named = "" if names is None else f" or one of {', '.join(names[:10])}"
+    raise ArgumentError(argument, f"be a number below {width}{named}", repr(column))

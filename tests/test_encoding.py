@@ -171,6 +171,19 @@ def test_edges_of_a_reservoir_are_near_those_of_the_stream():
         assert np.max(np.abs(ranks - np.arange(1, 16) / 16)) < 0.015
 
 
+@pytest.mark.parametrize("max_values", [0, 40, 41, 60])
+def test_few_values_have_an_edge_each(max_values):
+    X = np.stack([np.repeat(np.arange(41.0) ** 2, 20), np.arange(820.0)] * 2, axis=1)
+    # 19 rows per value are too few.
+    X[0, 2] = np.nan
+    expected = reference.fit(X, 4, max_values=max_values)
+    found = bj.encoding.fit(X, 4, max_values=max_values)
+    codes = np.array([reference.codes(expected, row) for row in X])
+    np.testing.assert_allclose(found.apply(X, np.float64), codes, rtol=1e-9, atol=1e-9)
+    edges = [len(found.edges(column)) for column in range(4)]
+    assert edges == [41 if max_values > 40 else 5, 5, 5, 5]
+
+
 def test_columns_of_a_data_frame_have_names():
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame({"price": [1.0, 2.5, 9.0], "colour": [3, 7, 7]})
@@ -187,7 +200,7 @@ def test_columns_of_a_data_frame_have_names():
         ([[-1e308], [1e308]], {}, "X must have differences .* -1e.308 and .* column 0"),
         ([["a"]], {}, "X must hold real numbers"),
         ([[0.0], [1.0]], {"num_bins": -1}, "num_bins must be at least 0, got -1"),
-        ([[0.0], [1.0]], {"nominal": [1]}, "nominal must .* below 1, .* got 1"),
+        ([[0.0], [1.0]], {"nominal": [1]}, "nominal must be a number below 1, got 1"),
         ([[0.0], [1.0]], {"nominal": ["a"]}, "nominal must be .* got 'a'"),
     ],
 )  # fmt: skip

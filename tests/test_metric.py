@@ -53,37 +53,44 @@ def accuracy(state, classes=3):
     return np.mean(np.asarray(bj.predict(state, X[N:])) == y[N:])
 
 
+def objective_of(M, Z, W, X, targets, weights, penalty, prior, rows):
+    """The objective, and the root of the Gram matrix and the norm in it."""
+
+    def gram(X, Z):
+        return np.exp(-0.3 * np.sum((X[:, None] - Z[None]) ** 2, axis=2))
+
+    X = X * M if M.ndim == 1 else X @ M
+    Z = Z if Z.shape[1] < len(M) else Z * M if M.ndim == 1 else Z @ M
+    root = np.linalg.inv(np.linalg.cholesky(gram(Z, Z) + np.eye(10)))
+    coefficients = root @ W.T
+    scores = gram(X, Z) @ coefficients
+    logs = scores - np.log(np.sum(np.exp(scores), axis=1, keepdims=True))
+    loss = -np.mean(weights * ((0.95 * (targets > 0) + 0.05 / 3) * logs).sum(axis=1))
+    norm = np.sum(coefficients * (gram(Z, Z) @ coefficients))
+    return loss + (norm / penalty + metric.PRIOR * prior) / (2 * rows), root, norm
+
+
 @pytest.mark.parametrize(
     ("shape", "images"), [((8,), False), ((8, 3), False), ((8, 3), True)]
 )
 def test_the_objective_is_that_of_numpy(shape, images, double):
     random = np.random.default_rng(1)
     X, y = stream(64)
-    Z, W = X[:10].astype(float), random.normal(size=(3, 10))
+    Z, X, W = X[:10].astype(float), X[10:].astype(float), random.normal(size=(3, 10))
     first, change = random.normal(size=shape), random.normal(size=shape)
-    weights, penalty, rows = random.uniform(0.5, 2, 54), 4.0, 54.0
+    weights, penalty, rows = random.uniform(0.5, 2, 54), 4.0, np.float64(54)
     targets = np.where(y[10:, None] == np.arange(3), 1.0, -1.0)
     pace = metric.MAP_RATE / np.sqrt(8)
-    M = first + pace * change
+    M, prior = first + pace * change, np.sum((pace * change) ** 2)
+    scales = None
+    if len(shape) == 2:
+        scales = random.normal(size=8)
+        M = np.exp(metric.SCALE_RATE * scales)[:, None] * M
+        prior += np.sum((metric.SCALE_RATE * scales) ** 2)
     Z = Z @ M if images else Z
-
-    def mapped(X):
-        if X.shape[1] < len(M):
-            return X
-        return X * M if M.ndim == 1 else X @ M
-
-    def gram(X, Z):
-        X, Z = mapped(X), mapped(Z)
-        return np.exp(-0.3 * np.sum((X[:, None] - Z[None]) ** 2, axis=2))
-
-    root = np.linalg.inv(np.linalg.cholesky(gram(Z, Z) + np.eye(10)))
-    coefficients = root @ W.T
-    scores = gram(X[10:].astype(float), Z) @ coefficients
-    logs = scores - np.log(np.sum(np.exp(scores), axis=1, keepdims=True))
-    loss = -np.mean(weights * ((0.95 * (targets > 0) + 0.05 / 3) * logs).sum(axis=1))
-    norm = np.sum(coefficients * (gram(Z, Z) @ coefficients))
-    prior = metric.PRIOR * np.sum((pace * change) ** 2)
-    expected = loss + (norm / penalty + prior) / (2 * rows)
+    expected, root, norm = objective_of(
+        M, Z, W, X, targets, weights, penalty, prior, rows
+    )
 
     state = bj.perceptron.init(
         bj.RBF(0.3),
@@ -99,13 +106,12 @@ def test_the_objective_is_that_of_numpy(shape, images, double):
     )
     basis = Basis(bj.RBF(0.3), expansion, jnp.asarray(np.vstack([root, 0 * root[:1]])))
     units = np.float64(0.5), np.float64(1), np.float64(1), np.float64(pace)
-    parameters = (expansion.vectors / units[0], jnp.asarray(W), jnp.asarray(change))
-    numbers = np.float64(rows), np.float64(penalty)
-    fixed = (basis, units, jnp.asarray(first), *numbers, None)
-    objective = jax.jit(metric._objective)
+    given = (expansion.vectors / units[0], W, (change, scales))
+    parameters = jax.tree.map(jnp.asarray, given)
+    fixed = (basis, units, jnp.asarray(first), rows, np.float64(penalty), None)
     batch = (
         jnp.int32(3),
-        jnp.asarray(X[10:], float),
+        jnp.asarray(X),
         jnp.asarray(targets),
         jnp.asarray(weights),
     )
@@ -118,13 +124,13 @@ def test_the_objective_is_that_of_numpy(shape, images, double):
     alone = [parts(parameters, fixed, batch[1][:4], jnp.int32(i))[0] for i in range(11)]
     np.testing.assert_allclose(np.mean(alone), norm, rtol=1e-10)
     # And its slope along a direction is that of differences.
-    along = [jnp.asarray(random.normal(size=leaf.shape)) for leaf in parameters]
+    along = jax.tree.map(lambda p: jnp.asarray(random.normal(size=p.shape)), parameters)
 
     def at(step):
-        pairs = zip(parameters, along, strict=True)
-        return objective(tuple(p + step * way for p, way in pairs), fixed, *batch)
+        after = jax.tree.map(lambda p, way: p + step * way, parameters, along)
+        return jax.jit(metric._objective)(after, fixed, *batch)
 
-    slope = sum(jnp.vdot(*pair) for pair in zip(slopes, along, strict=True))
+    slope = sum(jax.tree.leaves(jax.tree.map(jnp.vdot, slopes, along)))
     np.testing.assert_allclose((at(1e-5) - at(-1e-5)) / 2e-5, slope, rtol=1e-6)
 
 

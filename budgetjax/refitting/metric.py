@@ -2,14 +2,19 @@
 
 The kernel becomes `k(x M, z M)`, and gradient steps minimise
 
-    sum_i loss(f(x_i), y_i) + ||w||^2 / (2 STRENGTH C) + PRIOR u^2 / 2 ||M - M_0||^2
+    sum_i loss(f(x_i), y_i) + ||w||^2 / (2 STRENGTH C)
+        + PRIOR u^2 / 2 (||N - N_0||^2 + ||s||^2)
 
 over the vectors, the weights of the features of the initial vectors, starting from 0,
-and M, starting from the identity or the principal directions; u is 1 for labels and
-SCORES for numbers. For labels the loss is the logistic one over all classes, which
-depends on every example: the one-versus-rest squared hinge was a point less accurate on
-letter. A part of each label, SMOOTHING, goes to the other of two classes or is
-divided among several.
+and M = diag(exp(s)) N, where N starts from the identity or the principal directions and
+s from 0; u is 1 for labels and SCORES for numbers. The scales exp(s) find the features
+that matter sooner than the matrix alone (Holzmueller et al. 2024, section 3): on 45
+tables errors fell by 3 percent on average, on a fifth of them by 7 to 40. A diagonal M
+is itself the scales.
+
+For labels the loss is the logistic one over all classes, which depends on every
+example: the one-versus-rest squared hinge was a point less accurate on letter. A part
+of each label, SMOOTHING, goes to the other of two classes or is divided among several.
 
 Not worth it, on 18 data sets: an average of the iterates, other rates, a larger prior,
 several small models instead of one.
@@ -47,7 +52,8 @@ BATCH = 256
 # The first rate of Adam, and factors of it: for vectors, in units of the deviation of
 # their features, and for the entries of the map, divided by the root of the number of
 # features, since all of them move a point together.
-RATE, VECTOR_RATE, MAP_RATE = 0.1, 0.3, 1.2
+# Scales of features are powers of e.
+RATE, VECTOR_RATE, MAP_RATE, SCALE_RATE = 0.1, 0.3, 1.2, 0.6
 # Up to this many orthonormal features and steps, weights move by the rate; beyond, by
 # the rate divided by the root of the ratio.
 FEATURES, STEPS = 100, 1000
@@ -163,7 +169,9 @@ def try_metric(problem: Problem, fold: Fold, penalty: float) -> Trial:
         seed=problem.seed,
         report=lambda mean: problem.report(f"metric, objective {mean:.6g} per example"),
     )
-    start = jax.device_put((vectors / unit, weights, 0 * matrix))
+    # A diagonal map is scales alone.
+    scales = 0 * matrix[:, 0] if matrix.ndim == 2 else None
+    start = jax.device_put((vectors / unit, weights, (0 * matrix, scales)))
 
     def judge(parameters: Any) -> float:
         """The error on the held-out examples."""
@@ -185,9 +193,9 @@ def _state_after(
     problem: Problem, fold: Fold, parameters: Any, fixed: Any
 ) -> tuple[Any, Float[np.ndarray, "columns features"]]:
     """The state of the fold with its new vectors and map, and the weights."""
-    vectors, weights, change = (np.asarray(part) for part in parameters)
-    basis, (unit, pace, _, map_rate), matrix, *_ = fixed
-    vectors, after = vectors * unit, matrix + map_rate * change
+    vectors, weights, change = jax.tree.map(np.asarray, parameters)
+    basis, (unit, pace, *_), matrix, *_ = fixed
+    vectors, after = vectors * unit, np.asarray(_map_after(change, fixed))
     if vectors.shape[1] < len(matrix):
         vectors = vectors @ np.linalg.pinv(after.astype(np.float64))
     expansion = fold.state.expansion
@@ -198,13 +206,21 @@ def _state_after(
     return problem.with_vectors(state, vectors), weights * pace
 
 
+def _map_after(change: tuple[Any, Any], fixed: Any) -> Array:
+    """The map after a change of its matrix and of the logarithms of its scales."""
+    _, (*_, map_rate), matrix, *_ = fixed
+    matrix = matrix + map_rate * change[0]
+    scales = change[1]
+    return matrix if scales is None else jnp.exp(SCALE_RATE * scales)[:, None] * matrix
+
+
 def _norm_and_scores(
     parameters: Any, fixed: Any, X: Array, first: Array
 ) -> tuple[Array, Array]:
     """`||w||^2` and the scores; vectors of fewer features than the map's are images."""
     vectors, weights, change = parameters
-    basis, (unit, pace, _, map_rate), matrix, *_ = fixed
-    matrix = matrix + map_rate * change
+    basis, (unit, pace, *_), *_ = fixed
+    matrix = _map_after(change, fixed)
     if vectors.shape[1] < len(matrix):
         X = jnp.matmul(X, matrix, precision="highest")
     else:
@@ -232,5 +248,9 @@ def _objective(
     else:
         right = (1 - SMOOTHING) * (targets + 1) / 2 + SMOOTHING / targets.shape[1]
         each = -jnp.sum(right * jax.nn.log_softmax(scores, axis=1), axis=1)
-    prior = PRIOR * scale**2 * jnp.sum((map_rate * parameters[2]) ** 2)
+    change, scales = parameters[2]
+    prior = jnp.sum((map_rate * change) ** 2)
+    if scales is not None:
+        prior += jnp.sum((SCALE_RATE * scales) ** 2)
+    prior = PRIOR * scale**2 * prior
     return jnp.mean(weights * each) + (norm / strength + prior) / (2 * rows)

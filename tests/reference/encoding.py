@@ -28,7 +28,7 @@ def clip(x, column):
     return v / math.sqrt(1 + (v / 3) ** 2)
 
 
-def fit(X, num_bins, nominal=()):
+def fit(X, num_bins, nominal=(), max_values=0):
     """The parts of an encoding, a `Column` per column of X."""
     columns = []
     for j in range(np.shape(X)[1]):
@@ -51,7 +51,7 @@ def fit(X, num_bins, nominal=()):
         if num_bins == 0:
             column.places = [0.0, 1.0]
             continue
-        if len(values) > num_bins + 1:
+        if len(values) > max(num_bins + 1, min(max_values, len(known) // 20)):
             # The paper's b_t = Q_{t/T}({x_i}_{i in train}).
             values = [np.quantile(known, t / num_bins) for t in range(num_bins + 1)]
         edges = [clip(value, column) for value in values]
