@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool
+from jaxtyping import Array, Bool, PyTree
 
 Carry = TypeVar("Carry")
 # On a GPU, arrays with at most so many numbers per row are written as a whole: then one
@@ -95,7 +95,7 @@ class Packed:
             for leaf in self.leaves
         ]
 
-    def pack(self, tree: Any) -> tuple[Array, list[Array]]:
+    def pack(self, tree: PyTree) -> tuple[Array, list[Array]]:
         """The words, and all other leaves."""
         both = list(zip(jax.tree.leaves(tree), self.numbers, strict=True))
         words = [_cast(leaf.reshape(()), jnp.int32) for leaf, number in both if number]

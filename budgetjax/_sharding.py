@@ -9,7 +9,7 @@ import jax
 import numpy as np
 from jax.core import Tracer
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
-from jaxtyping import Array, Bool
+from jaxtyping import Array, Bool, PyTree
 
 from budgetjax._errors import ArgumentError
 
@@ -100,7 +100,7 @@ def _to_auto_mesh(leaf: Leaf) -> Leaf | Array:
     return jax.device_put(leaf, NamedSharding(mesh, sharding.spec))
 
 
-def vary(*trees: Any) -> tuple[Any, ...]:
+def vary(*trees: PyTree) -> tuple[PyTree, ...]:
     """The trees with all arrays varying over the same axes of a `jax.shard_map`.
 
     JAX requires this of the carry of a loop and of the results of branches, while
@@ -143,7 +143,7 @@ def map_rows(
     function: Callable[..., tuple[Result, Bool[Array, ""]]],
     split: NamedSharding,
     rows: Array,
-    rest: Any,
+    rest: PyTree,
 ) -> tuple[Result, Bool[Array, ""]]:
     """`function(rows, rest)` of the rows of each device: an array by rows, and a flag.
 
@@ -152,7 +152,7 @@ def map_rows(
     """
     explicit = bool(split.mesh.explicit_axes)
 
-    def local(rows: Array, rest: Any) -> tuple[Result, Bool[Array, ""]]:
+    def local(rows: Array, rest: PyTree) -> tuple[Result, Bool[Array, ""]]:
         result, good = function(rows, rest)
         bad = jax.lax.psum((~good).astype(np.int32), split.spec[0])
         return result, bad == 0
@@ -252,7 +252,7 @@ class Shards:
         places: Any = X.sharding.addressable_devices_indices_map(X.shape)
         return [places[device][0] for device in self.mesh.local_devices]
 
-    def place(self, rows: Any) -> Any:
+    def place(self, rows: PyTree) -> PyTree:
         """A tree of rows of this process, divided among its devices."""
         if self.mesh is None:
             return rows
@@ -260,7 +260,7 @@ class Shards:
         place = functools.partial(jax.make_array_from_process_local_data, split)
         return jax.tree.map(place, rows)
 
-    def replicate(self, tree: Any) -> Any:
+    def replicate(self, tree: PyTree) -> PyTree:
         """A tree of arrays, equal in all processes, on every device."""
         if self.mesh is None:
             return tree
@@ -275,7 +275,7 @@ class Shards:
         return jax.tree.map(place, tree)
 
     def map(
-        self, function: Callable[..., Any], parts: Any, rows: Any, rest: Any
+        self, function: Callable[..., Any], parts: PyTree, rows: PyTree, rest: PyTree
     ) -> Any:
         """`function(parts, rows, rest)` on every device: its part of each result.
 
@@ -285,7 +285,7 @@ class Shards:
         if self.mesh is None:
             return function(parts, rows, rest)
 
-        def local(parts: Any, rows: Any, rest: Any) -> Any:
+        def local(parts: PyTree, rows: PyTree, rest: PyTree) -> PyTree:
             parts = jax.tree.map(lambda leaf: leaf[0], parts)
             found = function(parts, rows, rest)
             return jax.tree.map(lambda leaf: leaf[None], found)
@@ -300,7 +300,9 @@ class Shards:
         )
         return mapped(parts, rows, rest)
 
-    def map_equal(self, function: Callable[..., Any], rows: Any, rest: Any) -> Any:
+    def map_equal(
+        self, function: Callable[..., Any], rows: PyTree, rest: PyTree
+    ) -> PyTree:
         """`function(rows, rest)` on every device, whose results are the same on all."""
         if self.mesh is None:
             return function(rows, rest)
@@ -313,11 +315,11 @@ class Shards:
         )
         return mapped(rows, rest)
 
-    def mean(self, tree: Any) -> Any:
+    def mean(self, tree: PyTree) -> PyTree:
         """The means over all devices, inside `map`."""
         return tree if self.mesh is None else jax.lax.pmean(tree, ROWS)
 
-    def local(self, rows: Any) -> np.ndarray:
+    def local(self, rows: PyTree) -> np.ndarray:
         """The rows of this process of an array that is divided by rows."""
         if self.mesh is None:
             return np.asarray(rows)
@@ -325,11 +327,11 @@ class Shards:
         found = [np.asarray(data[device]) for device in self.mesh.local_devices]
         return np.concatenate(found)
 
-    def local_parts(self, parts: Any) -> np.ndarray:
+    def local_parts(self, parts: PyTree) -> np.ndarray:
         """The results of `map` of the devices of this process, along the first axis."""
         return np.asarray(parts)[None] if self.mesh is None else self.local(parts)
 
-    def place_parts(self, parts: Any) -> Any:
+    def place_parts(self, parts: PyTree) -> PyTree:
         """A tree of arrays with a first axis of local devices, as parts for `map`."""
         if self.mesh is None:
             return jax.tree.map(lambda leaf: leaf[0], parts)
@@ -339,13 +341,13 @@ class Shards:
         """Parts of zeros."""
         return self.place_parts(np.zeros((self.local_number, *shape), dtype))
 
-    def one(self, tree: Any) -> Any:
+    def one(self, tree: PyTree) -> PyTree:
         """A tree of arrays, the same on every device, on one of this process."""
         if self.mesh is None:
             return tree
         return jax.tree.map(lambda leaf: leaf.addressable_data(0), tree)
 
-    def sum(self, parts: Any) -> Any:
+    def sum(self, parts: PyTree) -> PyTree:
         """The sums of a tree of parts over the devices, on one of this process."""
         return parts if self.mesh is None else self.one(_sum_parts(self, parts))
 
@@ -396,10 +398,10 @@ class Shards:
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _sum_parts(shards: Shards, parts: Any) -> Any:
+def _sum_parts(shards: Shards, parts: PyTree) -> PyTree:
     """Sums over the devices, which all of them get: one all-reduce."""
 
-    def local(parts: Any, _: Any) -> Any:
+    def local(parts: PyTree, _: PyTree) -> PyTree:
         return jax.lax.psum(jax.tree.map(lambda leaf: leaf[0], parts), ROWS)
 
     return shards.map_equal(local, parts, ())

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jaxtyping import Array, Float, Integer
+from jaxtyping import Array, Float, Integer, PyTree
 
 from budgetjax._sharding import Shards
 from budgetjax.refitting.training_data import Block
@@ -30,7 +30,7 @@ RAMP = 50
 def run_adam(
     objective: Objective,
     parameters: Parameters,
-    fixed: Any,
+    fixed: PyTree,
     blocks: Callable[[], Iterable[Block]],
     *,
     batch: int,
@@ -100,7 +100,7 @@ def _run_steps(
     objective: Objective,
     parameters: Parameters,
     memory: optax.OptState,
-    fixed: Any,
+    fixed: PyTree,
     rows: tuple[Array, Array, Array, Integer[Array, "steps batch"]],
     schedule: tuple[Any, Any, Any],
     shards: Shards,
@@ -113,7 +113,7 @@ def _run_steps(
     first rises.
     """
 
-    def take_steps(rows: Any, rest: Any) -> tuple[Any, Any, Array]:
+    def take_steps(rows: PyTree, rest: PyTree) -> tuple[Any, Any, Array]:
         (*block, order), (parameters, memory, fixed, schedule) = rows, rest
         highest, steps, ramp = schedule
 

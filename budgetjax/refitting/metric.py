@@ -34,7 +34,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PyTree
 
 from budgetjax import losses
 from budgetjax._sharding import Shards
@@ -173,7 +173,7 @@ def try_metric(problem: Problem, fold: Fold, penalty: float) -> Trial:
     scales = 0 * matrix[:, 0] if matrix.ndim == 2 else None
     start = jax.device_put((vectors / unit, weights, (0 * matrix, scales)))
 
-    def judge(parameters: Any) -> float:
+    def judge(parameters: PyTree) -> float:
         """The error on the held-out examples."""
         return float(fold.errors(functools.partial(_scores, parameters, fixed))[0][0])
 
@@ -190,7 +190,7 @@ def try_metric(problem: Problem, fold: Fold, penalty: float) -> Trial:
 
 
 def _state_after(
-    problem: Problem, fold: Fold, parameters: Any, fixed: Any
+    problem: Problem, fold: Fold, parameters: PyTree, fixed: PyTree
 ) -> tuple[Any, Float[np.ndarray, "columns features"]]:
     """The state of the fold with its new vectors and map, and the weights."""
     vectors, weights, change = jax.tree.map(np.asarray, parameters)
@@ -206,7 +206,7 @@ def _state_after(
     return problem.with_vectors(state, vectors), weights * pace
 
 
-def _map_after(change: tuple[Any, Any], fixed: Any) -> Array:
+def _map_after(change: tuple[Any, Any], fixed: PyTree) -> Array:
     """The map after a change of its matrix and of the logarithms of its scales."""
     _, (*_, map_rate), matrix, *_ = fixed
     matrix = matrix + map_rate * change[0]
@@ -215,7 +215,7 @@ def _map_after(change: tuple[Any, Any], fixed: Any) -> Array:
 
 
 def _norm_and_scores(
-    parameters: Any, fixed: Any, X: Array, first: Array
+    parameters: PyTree, fixed: PyTree, X: Array, first: Array
 ) -> tuple[Array, Array]:
     """`||w||^2` and the scores; vectors of fewer features than the map's are images."""
     vectors, weights, change = parameters
@@ -229,12 +229,17 @@ def _norm_and_scores(
 
 
 @jax.jit
-def _scores(parameters: Any, fixed: Any, X: Array) -> Float[Array, "n columns"]:
+def _scores(parameters: PyTree, fixed: PyTree, X: Array) -> Float[Array, "n columns"]:
     return _norm_and_scores(parameters, fixed, X, jnp.int32(0))[1]
 
 
 def _objective(
-    parameters: Any, fixed: Any, first: Array, X: Array, targets: Array, weights: Array
+    parameters: PyTree,
+    fixed: PyTree,
+    first: Array,
+    X: Array,
+    targets: Array,
+    weights: Array,
 ) -> Float[Array, ""]:
     """The objective of a batch, per row."""
     _, (*_, scale, map_rate), _, rows, strength, numbers = fixed

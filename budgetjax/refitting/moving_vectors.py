@@ -10,13 +10,12 @@ problem well conditioned.
 """
 
 from collections.abc import Callable, Iterable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import Partial
-from jaxtyping import Array, Float, Integer
+from jaxtyping import Array, Float, Integer, PyTree
 
 from budgetjax import kernels
 from budgetjax.online import support_set
@@ -85,7 +84,12 @@ def unit_of(vectors: Float[np.ndarray, "active d"]) -> np.floating:
 
 
 def _objective(
-    parameters: Any, fixed: Any, first: Array, X: Array, targets: Array, weights: Array
+    parameters: PyTree,
+    fixed: PyTree,
+    first: Array,
+    X: Array,
+    targets: Array,
+    weights: Array,
 ) -> Float[Array, ""]:
     """The objective of a batch, divided by rows and penalty."""
     vectors, feature_weights = parameters

@@ -24,7 +24,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import Partial
-from jaxtyping import Array, Float, Integer
+from jaxtyping import Array, Float, Integer, PyTree
 
 from budgetjax import kernels
 from budgetjax._sharding import Shards
@@ -254,7 +254,7 @@ def _moments(
 ) -> Moments:
     """Adds a block to `sum_i p_i p_i^T` and `sum_i t_i p_i` of every device."""
 
-    def add(moments: Moments, rows: Any, _: Any) -> Moments:
+    def add(moments: Moments, rows: PyTree, _: Any) -> Moments:
         (gram, products), (features, targets, counts) = moments, rows
         weighted = counts[:, None] * features
         return (
