@@ -206,7 +206,7 @@ def _state_after(
     return problem.with_vectors(state, vectors), weights * pace
 
 
-def _map_after(change: tuple[Any, Any], fixed: PyTree) -> Array:
+def _map_after(change: tuple[Any, Any], fixed: PyTree) -> Array | np.ndarray:
     """The map after a change of its matrix and of the logarithms of its scales."""
     _, (*_, map_rate), matrix, *_ = fixed
     matrix = matrix + map_rate * change[0]
