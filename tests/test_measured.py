@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from reference import kernels
+from reference import kernels, multiclass_svm
 
 import budgetjax as bj
 
@@ -124,16 +124,38 @@ def test_a_removal_is_an_error_of_at_most_one(regularization, project_to_ball, d
         np.testing.assert_allclose(errors, 1)
 
 
-def test_the_objective_of_the_stream_is_bounded(double):
+def optimum(X, y, classes, strength):
+    """The least mean objective, or a bound of it from below, and the norm there."""
+    penalty = 1 / (strength * len(y))
+    if classes == 2:
+        best = bj.solve(
+            *(bj.smo, X, y), kernel=bj.RBF(1.0), penalty=penalty, fit_bias=False
+        ).model
+        vectors, coefficients = (np.asarray(part, np.float64) for part in best[1:3])
+        length = norm(kernels.rbf(1.0), (vectors, coefficients[:, None]))
+        losses = np.maximum(0, 1 - y * np.asarray(best.decision_function(X)))
+        return strength / 2 * length**2 + np.mean(losses), length
+    gram = np.exp(-np.sum((X[:, None] - X[None]) ** 2, axis=2))
+    tau = multiclass_svm.solve(gram, y, classes, penalty, passes=8)
+    least = multiclass_svm.dual(gram, y, tau)
+    assert least < multiclass_svm.primal(gram, y, tau, penalty) < 1.002 * least
+    return strength * least, np.sqrt(np.sum(tau * (gram @ tau)))
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_the_objective_of_the_stream_is_bounded(classes, double):
     """Theorem 1 and Corollary 1, with the gradient error that was measured."""
     random = np.random.default_rng(1)
-    X = random.normal(size=(400, 2))
+    X = random.normal(size=(400 if classes == 2 else 200, 2))
     y = np.where(X[:, 0] * X[:, 1] > 0, 1, -1)
+    if classes > 2:
+        y = (y > 0).astype(int) + (X[:, 0] > 0.5)
     strength = 0.05
     state = bj.pegasos.init(
         bj.RBF(1.0),
         num_features=2,
         budget=20,
+        num_classes=classes,
         regularization=strength,
         maintenance=bj.Measured(bj.Merge()),
         project_to_ball=True,
@@ -143,35 +165,31 @@ def test_the_objective_of_the_stream_is_bounded(double):
     def one(state, example):
         x, label, t = example
         score = bj.decision_function(state, x[None])[0]
-        loss = jnp.maximum(0, 1 - label * score)
+        if classes == 2:
+            loss = jnp.maximum(0, 1 - label.astype(score.dtype) * score)
+        else:
+            others = score.at[label].set(-jnp.inf)
+            loss = jnp.maximum(0, 1 + jnp.max(others) - score[label])
         gram = state.kernel.gram(state.expansion.vectors, state.expansion.vectors)
         u = state.expansion.scale * state.expansion.coefficients
         before = state.maintenance.degradation
-        state = bj.pegasos.step(state, x, label.astype(jnp.int32))
+        state = bj.pegasos.step(state, x, label)
         error = (state.maintenance.degradation - before) * strength * t
         return state, (strength / 2 * jnp.sum(u * (gram @ u)) + loss, error)
 
     rounds = len(y)
-    given = jnp.asarray(X), jnp.asarray(y, jnp.float64), jnp.arange(1.0, rounds + 1)
+    given = jnp.asarray(X), jnp.asarray(y, jnp.int32), jnp.arange(1.0, rounds + 1)
     state, (values, errors) = jax.lax.scan(one, state, given)
     # By the step: under a ball the scale is not the step.
     np.testing.assert_allclose(state.maintenance.gradient_error, np.sum(errors))
-    assert float(state.maintenance.gradient_error) < int(state.maintenance.num_losses)
+    # A removal would be an error of at most 1, or of sqrt(2) in the columns of two
+    # classes.
+    most = 1 if classes == 2 else np.sqrt(2)
+    losses = int(state.maintenance.num_losses)
+    assert 0 < float(state.maintenance.gradient_error) < most * losses
     # Lemma 1: the optimum is in the ball.
-    best = bj.solve(
-        bj.smo,
-        X,
-        y,
-        kernel=bj.RBF(1.0),
-        penalty=1 / (strength * rounds),
-        fit_bias=False,
-    ).model
-    parts = (np.asarray(part, np.float64) for part in best[1:3])
-    vectors, coefficients = parts
-    length = norm(kernels.rbf(1.0), (vectors, coefficients[:, None]))
+    least, length = optimum(X, y, classes, strength)
     assert length <= 1 / np.sqrt(strength)
-    losses = np.maximum(0, 1 - y * np.asarray(best.decision_function(X)))
-    least = strength / 2 * length**2 + np.mean(losses)
     # Equation (8), and Corollary 1; a candidate beside what is lost has norm 1 here.
     G = np.sqrt(strength) + 2 * np.sqrt(2)
     gap = G**2 * (1 + np.log(rounds)) / (2 * strength * rounds)
