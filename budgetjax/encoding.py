@@ -428,7 +428,13 @@ def importances(encoding: Encoding, X: raw_rows.RawRows) -> Float[np.ndarray, " 
       >>> bj.encoding.importances(encoding._replace(map=only_second), X).tolist()
       [0.0, 1.0]
     """
-    codes = encoding._replace(map=None).apply(X, np.float64)
+    return shares(encoding, encoding._replace(map=None).apply(X, np.float64))
+
+
+def shares(
+    encoding: Encoding, codes: Float[np.ndarray, "n codes"]
+) -> Float[np.ndarray, " d"]:
+    """The importances of rows of which the codes are known."""
     variances = np.zeros(encoding.num_columns)
     for column in range(encoding.num_columns):
         of = encoding.column == column

@@ -1,5 +1,6 @@
 """The tables of the page on accuracy."""
 
+import statistics
 from collections.abc import Iterable
 
 from page_tables.front import METRIC, SETS, WITHOUT_BUDGET, accuracy_or_vectors, reached
@@ -25,7 +26,13 @@ from page_tables.results import (
 
 PAGE, README = "benchmarks/accuracy.md", "README.md"
 # Tables of numbers, whose scores are errors.
-REGRESSION = ("cpusmall", "diabetes")
+# Sets of numbers to predict.
+REGRESSION = (
+    *("cpusmall", "diabetes", "diamonds", "flights-50k", "loans", "births-50k"),
+    *("ames", "wages"),
+)
+# One set in several lengths.
+LENGTHS = ("covtype-5k", "covtype-50k", "covtype-500k")
 
 ONE_PASS: dict[str, Where] = {
     "Pegasos, remove random": {"method": "Pegasos, remove random"},
@@ -385,36 +392,52 @@ OTHERS = ("HistGradientBoosting", "LightGBM", "XGBoost", "random forest")
 
 
 def of_tables(key: str, methods: Iterable[str]) -> dict[str, list[float]]:
-    """A figure of every method on the first split, by table."""
+    """A figure of every method, the mean over splits, by table."""
     return {
-        data: [value("tables", key, data=data, method=m, split=0) for m in methods]
+        data: [
+            statistics.mean(row[key] for row in rows("tables", data=data, method=one))
+            for one in methods
+        ]
         for data in dict.fromkeys(row["data"] for row in rows("tables"))
+        if data not in LENGTHS
     }
 
 
 @table(PAGE, "tables")
 def tables() -> Cells:
-    """Scores on tables of unlike columns, and mean ranks."""
+    """Scores on tables of unlike columns, mean ranks, and numbers of best scores."""
     methods = (*OURS, *OTHERS)
     lines = [["", "rows", *OURS.values(), *OTHERS]]
-    places = [0.0] * len(methods)
+    places: list[list[float]] = []
     sizes = of_tables("rows", OURS)
     for data, scores in of_tables("score", methods).items():
         errors = [score if data in REGRESSION else -score for score in scores]
-        for i, error in enumerate(errors):
-            # Equal errors share the mean of their places.
-            equal = errors.count(error)
-            places[i] += sum(other < error for other in errors) + (equal + 1) / 2
+        # Equal errors share the mean of their places.
+        places.append(
+            [
+                sum(other < one for other in errors) + (errors.count(one) + 1) / 2
+                for one in errors
+            ]
+        )
         digits = fixed(3) if data in REGRESSION else percent
         lines.append([data, whole(sizes[data][0]), *map(digits, scores)])
-    ranks = [percent(place / len(sizes)) for place in places]
-    return [*lines, [f"mean rank on the {len(sizes)}", "", *ranks]]
+    ranks = [
+        f"{percent(statistics.mean(of))} ± "
+        f"{percent(statistics.stdev(of) / len(of) ** 0.5)}"
+        for of in zip(*places, strict=True)
+    ]
+    best = [str(sum(place < 1.5 for place in of)) for of in zip(*places, strict=True)]
+    return [
+        *lines,
+        [f"mean rank on the {len(places)}", "", *ranks],
+        ["best on", "", *best],
+    ]
 
 
 @table(README, "accuracy")
 def some_tables() -> Cells:
     """A few of these, and all ranks."""
-    head, *lines, ranks = tables()
+    head, *lines, ranks, _ = tables()
     known = {line[0]: line for line in lines}
     few = [
         known[data] for data in ("letter", "covtype-100k", "satimage", "electricity")
@@ -426,11 +449,13 @@ def some_tables() -> Cells:
 
 @states("benchmarks/README.md")
 def mean_ranks():
-    head, *lines, ranks = tables()
-    trees = sorted(map(float, ranks[-len(OTHERS) :]))
+    head, *lines, ranks, _ = tables()
+    ranks = [float(rank.split()[0]) for rank in ranks[2:]]
+    trees = sorted(ranks[-len(OTHERS) :])
     yield (
         f"with 500 vectors its mean rank on {len(lines)} tables is "
-        f"{ranks[head.index('500 vectors')]}, those of trees {trees[0]} to {trees[-1]}"
+        f"{ranks[head[2:].index('500 vectors')]}, those of trees {trees[0]} to "
+        f"{trees[-1]}"
     )
 
 
@@ -458,6 +483,18 @@ def table_sizes() -> Cells:
     lines = [["", *OURS.values(), *OTHERS]]
     for data, sizes in of_tables("bytes", methods).items():
         lines.append([data, *(whole(size / 1000) for size in sizes)])
+    return lines
+
+
+@table(PAGE, "table-lengths")
+def table_lengths() -> Cells:
+    """Accuracy and seconds of fit by the number of rows."""
+    methods = ("budgetjax, 100", "HistGradientBoosting", "LightGBM")
+    lines = [["rows of covtype", "100 vectors", *methods[1:]]]
+    for data in LENGTHS:
+        found = [one("tables", data=data, method=method) for method in methods]
+        cells = [f"{percent(r['score'])} / {fixed(1)(r['fit seconds'])}" for r in found]
+        lines.append([whole(found[0]["rows"]), *cells])
     return lines
 
 
