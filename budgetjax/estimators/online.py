@@ -944,11 +944,14 @@ class BudgetedKernelClassifier(Classifier, Kernelised):
       encode: how columns are written before they are learned; see `budgetjax.encoding`.
         False for rows as they are; a number of bins per column, where 0 is a number in
         units of the column's quartiles with outliers clipped. "auto" tries 0, 5 and 16
-        bins in `fit`, with a learned metric, by short fits on held-out rows, of 200,000
-        rows at most; with fewer than 1,000 rows it is 0, and False in `partial_fit`,
-        for sparse rows, for more than 128 columns, such as images, and where `kernel`,
-        `gamma`, `move_vectors` or `learn_metric` are not their defaults. Encoded rows
-        may have missing values, NaN.
+        bins in `fit`, from 30,000 rows on 0, 5 and 64, with a learned metric, by short
+        fits on held-out rows, of 200,000 rows at most; a column of few values has a
+        bin between any two. With fewer than 1,000 rows it is 0, and False in
+        `partial_fit`, for sparse rows, for more than 128 columns, such as images, and
+        where `kernel`, `gamma`, `move_vectors` or `learn_metric` are not their
+        defaults. Encoded rows may have missing values, NaN, and those of a data frame
+        names: columns of texts, or of pandas' categories, have a code per name, except
+        for names beyond the 128 most frequent.
       epochs: passes of `fit` over the rows.
       shuffle: whether each pass of `fit` has a new random order.
       capacity: slots to allocate, at least the budget; None for the budget. Programs
@@ -972,6 +975,8 @@ class BudgetedKernelClassifier(Classifier, Kernelised):
       n_support_: the number of support vectors.
       feature_importances_: the importance of each feature, if `fit` has learned a
         metric or encoded columns.
+      categories_: the names in each column of names, by column; `model_` takes their
+        positions here for names, and the next number for any other.
       classes_: the labels, in order.
       n_iter_: passes over the rows.
       n_features_in_: the number of features.
