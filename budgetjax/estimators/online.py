@@ -2,9 +2,8 @@
 
 import dataclasses
 import functools
-import types
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, ClassVar, NamedTuple, TypeAlias
+from typing import Any, ClassVar, NamedTuple, TypeAlias, cast
 
 import jax
 import numpy as np
@@ -23,14 +22,13 @@ from budgetjax import (
     kernels,
     losses,
     models,
-    raw_rows,
     scaling,
 )
 from budgetjax._errors import ArgumentError, names_class
 from budgetjax._pytree import Counter
 from budgetjax.encoding import Encoding
 from budgetjax.estimators import categories, inputs
-from budgetjax.estimators.base import Classifier, Estimator
+from budgetjax.estimators.base import Classifier, Estimator, SetByFit
 from budgetjax.estimators.categories import Categories
 from budgetjax.estimators.inputs import (
     ClassWeight,
@@ -511,9 +509,8 @@ class Kernelised(OnlineEstimator):
     random_state: RandomState = None
     progress: bool = False
 
-    # The names in columns of a data frame, and the numbers of these columns.
-    _categories: Categories = types.MappingProxyType({})
-    _nominal: tuple[int, ...] = ()
+    # Without an annotation, which would make a parameter of it.
+    categories_ = cast(Categories, SetByFit())
     # The losses and algorithms to choose from, and the forms of a table to try.
     _family: ClassVar[Family]
     _tried: ClassVar[tuple[tuple[int, float, int], ...]]
@@ -542,9 +539,9 @@ class Kernelised(OnlineEstimator):
         return importances
 
     @property
-    def categories_(self) -> Categories:
-        """The names in columns of a data frame, whose numbers `model_` takes."""
-        return self._categories
+    def _nominal(self) -> list[int]:
+        """The columns of names."""
+        return list(map((inputs.names_of(self) or ()).index, self.categories_))
 
     def _check_refit(self, num_features: int) -> bool:
         refits = bool(_checks.flag("refit", self.refit))
@@ -637,12 +634,10 @@ class Kernelised(OnlineEstimator):
         """
         X, encodes = arguments["X"], self.encode is not False
         if reset:
-            self._categories = categories.find(X) if encodes else {}
-            names = raw_rows.column_names(X) or ()
-            self._nominal = tuple(map(names.index, self._categories))
+            self.categories_ = categories.find(X) if encodes else {}
         else:
             encodes = isinstance(self._model.scaling, Encoding)
-        arguments["X"] = categories.to_numbers(X, self._categories)
+        arguments["X"] = categories.to_numbers(X, self.categories_)
         finite = "allow-nan" if encodes else True
         return super()._validate(reset=reset, ensure_all_finite=finite, **arguments)
 
