@@ -309,7 +309,9 @@ def fit(
     rows = _check_rows(X, 0)
     if rows.ndim != 2 or not len(rows):
         raise ArgumentError("X", "have shape (n, d), with at least one row", rows.shape)
-    of_categories = {_find_column(one, names, rows.shape[1]) for one in nominal}
+    of_categories = {
+        raw_rows.find_column("nominal", one, names, rows.shape[1]) for one in nominal
+    }
     centre, unit = np.zeros(rows.shape[1]), np.ones(rows.shape[1])
     lacks, codes = np.zeros(rows.shape[1], bool), [(np.zeros(0),) * 3]
     for j, values in enumerate(rows.T):
@@ -339,16 +341,6 @@ def _check_rows(X: Any, first_row: int) -> np.ndarray:
         got = f"{rows[row, column]} in row {first_row + row}, column {column}"
         raise ArgumentError("X", "be finite, or NaN for a missing value", got)
     return rows
-
-
-def _find_column(one: int | str, names: tuple[str, ...] | None, width: int) -> int:
-    """The number of a column, given by its number or name."""
-    if names is not None and one in names:
-        return names.index(one)
-    if isinstance(one, int | np.integer) and 0 <= one < width:
-        return int(one)
-    known = f"be numbers of columns, below {width}, or names of a data frame"
-    raise ArgumentError("nominal", known, f"{one!r}")
 
 
 def _distinct(ordered: np.ndarray) -> np.ndarray:
