@@ -9,6 +9,7 @@ import jax
 import numpy as np
 from jax.core import Tracer
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Array, Bool, PyTree
 
 from budgetjax._errors import ArgumentError
@@ -18,6 +19,8 @@ ROWS = "rows"
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Leaf = TypeVar("Leaf")
+Tree = TypeVar("Tree")
+Rest = TypeVar("Rest")
 Result = TypeVar("Result")
 
 
@@ -140,10 +143,10 @@ def split_by_rows(X: Any) -> NamedSharding | None:
 
 
 def map_rows(
-    function: Callable[..., tuple[Result, Bool[Array, ""]]],
+    function: Callable[[Array, Rest], tuple[Result, Bool[Array, ""]]],
     split: NamedSharding,
     rows: Array,
-    rest: PyTree,
+    rest: Rest,
 ) -> tuple[Result, Bool[Array, ""]]:
     """`function(rows, rest)` of the rows of each device: an array by rows, and a flag.
 
@@ -152,7 +155,7 @@ def map_rows(
     """
     explicit = bool(split.mesh.explicit_axes)
 
-    def local(rows: Array, rest: PyTree) -> tuple[Result, Bool[Array, ""]]:
+    def local(rows: Array, rest: Rest) -> tuple[Result, Bool[Array, ""]]:
         result, good = function(rows, rest)
         bad = jax.lax.psum((~good).astype(np.int32), split.spec[0])
         return result, bad == 0
@@ -182,7 +185,7 @@ class Shards:
     mesh: Mesh | None = None
 
     @classmethod
-    def of_rows(cls, X: Any) -> "Shards":
+    def of_rows(cls, X: object) -> "Shards":
         """The devices among which the rows of an array are divided."""
         if not isinstance(X, jax.Array) or isinstance(X, Tracer) or not X.ndim:
             return cls()
@@ -260,13 +263,13 @@ class Shards:
         place = functools.partial(jax.make_array_from_process_local_data, split)
         return jax.tree.map(place, rows)
 
-    def replicate(self, tree: PyTree) -> PyTree:
+    def replicate(self, tree: Tree) -> Tree:
         """A tree of arrays, equal in all processes, on every device."""
         if self.mesh is None:
             return tree
         everywhere = NamedSharding(self.mesh, PartitionSpec())
 
-        def place(leaf: Any) -> Array:
+        def place(leaf: ArrayLike) -> Array:
             leaf = np.asarray(leaf)
             return jax.make_array_from_callback(
                 leaf.shape, everywhere, leaf.__getitem__
@@ -275,8 +278,12 @@ class Shards:
         return jax.tree.map(place, tree)
 
     def map(
-        self, function: Callable[..., Any], parts: PyTree, rows: PyTree, rest: PyTree
-    ) -> Any:
+        self,
+        function: Callable[[Any, Any, Rest], Result],
+        parts: Any,
+        rows: Any,
+        rest: Rest,
+    ) -> Result:
         """`function(parts, rows, rest)` on every device: its part of each result.
 
         Parts have a first axis of devices outside the function, unless there is one
@@ -285,7 +292,7 @@ class Shards:
         if self.mesh is None:
             return function(parts, rows, rest)
 
-        def local(parts: PyTree, rows: PyTree, rest: PyTree) -> PyTree:
+        def local(parts: Any, rows: Any, rest: Rest) -> Result:
             parts = jax.tree.map(lambda leaf: leaf[0], parts)
             found = function(parts, rows, rest)
             return jax.tree.map(lambda leaf: leaf[None], found)
@@ -301,8 +308,8 @@ class Shards:
         return mapped(parts, rows, rest)
 
     def map_equal(
-        self, function: Callable[..., Any], rows: PyTree, rest: PyTree
-    ) -> PyTree:
+        self, function: Callable[[Any, Rest], Result], rows: Any, rest: Rest
+    ) -> Result:
         """`function(rows, rest)` on every device, whose results are the same on all."""
         if self.mesh is None:
             return function(rows, rest)
@@ -315,7 +322,7 @@ class Shards:
         )
         return mapped(rows, rest)
 
-    def mean(self, tree: PyTree) -> PyTree:
+    def mean(self, tree: Tree) -> Tree:
         """The means over all devices, inside `map`."""
         return tree if self.mesh is None else jax.lax.pmean(tree, ROWS)
 
@@ -337,11 +344,11 @@ class Shards:
             return jax.tree.map(lambda leaf: leaf[0], parts)
         return self.place(parts)
 
-    def zeros(self, shape: tuple[int, ...], dtype: Any) -> Any:
+    def zeros(self, shape: tuple[int, ...], dtype: DTypeLike) -> Any:
         """Parts of zeros."""
         return self.place_parts(np.zeros((self.local_number, *shape), dtype))
 
-    def one(self, tree: PyTree) -> PyTree:
+    def one(self, tree: Tree) -> Tree:
         """A tree of arrays, the same on every device, on one of this process."""
         if self.mesh is None:
             return tree
@@ -398,10 +405,10 @@ class Shards:
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _sum_parts(shards: Shards, parts: PyTree) -> PyTree:
+def _sum_parts(shards: Shards, parts: Tree) -> Tree:
     """Sums over the devices, which all of them get: one all-reduce."""
 
-    def local(parts: PyTree, _: PyTree) -> PyTree:
+    def local(parts: Tree, _: object) -> Tree:
         return jax.lax.psum(jax.tree.map(lambda leaf: leaf[0], parts), ROWS)
 
     return shards.map_equal(local, parts, ())

@@ -16,7 +16,6 @@ ranks between them; `QuantileTransformer` gives one number, the mean of the code
 which all bins have the same slope. None of them clips outliers.
 """
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -320,8 +319,9 @@ def fit(
     rows = _check_rows(X, 0)
     if rows.ndim != 2 or not len(rows):
         raise ArgumentError("X", "have shape (n, d), with at least one row", rows.shape)
-    find = functools.partial(raw_rows.find_column, "nominal")
-    of_categories = {find(one, names, rows.shape[1]) for one in nominal}
+    of_categories = {
+        raw_rows.find_column("nominal", one, names, rows.shape[1]) for one in nominal
+    }
     centre, unit = np.zeros(rows.shape[1]), np.ones(rows.shape[1])
     lacks, codes = np.zeros(rows.shape[1], bool), [(np.zeros(0),) * 3]
     for j, values in enumerate(rows.T):

@@ -210,9 +210,9 @@ class Polynomial(Kernel):
       8.0
     """
 
-    degree: Any = leaf(_checks.positive_integer)
-    gamma: Any = leaf(_checks.positive, default=1.0)
-    coef0: Any = leaf(_checks.finite, default=1.0)
+    degree: ArrayLike = leaf(_checks.positive_integer)
+    gamma: ArrayLike = leaf(_checks.positive, default=1.0)
+    coef0: ArrayLike = leaf(_checks.finite, default=1.0)
 
     def gram(self, X, Z, X_squares=None, Z_squares=None):
         return self._power(inner_products(*_pair(self, X, Z)))
@@ -266,7 +266,7 @@ class RBF(Stationary):
       0.3678...
     """
 
-    gamma: Any = leaf(_checks.positive)
+    gamma: ArrayLike = leaf(_checks.positive)
     exact: bool = static(default=False, check=_checks.flag)
 
     @property
@@ -289,7 +289,7 @@ class Laplacian(Stationary):
       0.3678...
     """
 
-    gamma: Any = leaf(_checks.positive)
+    gamma: ArrayLike = leaf(_checks.positive)
 
     def gram(self, X, Z, X_squares=None, Z_squares=None):
         X, Z = _pair(self, X, Z)
@@ -320,7 +320,7 @@ class Matern(Stationary):
       0.4833...
     """
 
-    length_scale: Any = leaf(_checks.positive)
+    length_scale: ArrayLike = leaf(_checks.positive)
     nu: float = static(default=1.5, check=_check_nu)
     exact: bool = static(default=False, check=_checks.flag)
 
@@ -354,8 +354,8 @@ class RationalQuadratic(Stationary):
       0.6666...
     """
 
-    length_scale: Any = leaf(_checks.positive)
-    alpha: Any = leaf(_checks.positive, default=1.0)
+    length_scale: ArrayLike = leaf(_checks.positive)
+    alpha: ArrayLike = leaf(_checks.positive, default=1.0)
     exact: bool = static(default=False, check=_checks.flag)
 
     def gram(self, X, Z, X_squares=None, Z_squares=None):
@@ -377,8 +377,8 @@ class Sigmoid(Kernel):
       0.4621...
     """
 
-    gamma: Any = leaf(_checks.positive)
-    coef0: Any = leaf(_checks.finite, default=0.0)
+    gamma: ArrayLike = leaf(_checks.positive)
+    coef0: ArrayLike = leaf(_checks.finite, default=0.0)
 
     def gram(self, X, Z, X_squares=None, Z_squares=None):
         return self._tanh(inner_products(*_pair(self, X, Z)))
@@ -424,7 +424,7 @@ class Mapped(Kernel):
     """
 
     kernel: Kernel = leaf(check_kernel)
-    matrix: Any = leaf(_check_matrix)
+    matrix: Array | np.ndarray = leaf(_check_matrix)
     mapped_vectors: bool = static(default=False)
 
     @property

@@ -13,7 +13,7 @@ safe for colour-blind readers; lines also differ in dashes, for print without co
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -163,7 +163,7 @@ def learning_curves(
 
 @names_errors("decision_regions")
 def decision_regions(
-    model: Any,
+    model: models.Model,
     X: ArrayLike | None = None,
     y: ArrayLike | None = None,
     *,
@@ -233,7 +233,7 @@ def decision_regions(
 
 @names_errors("partial_dependence")
 def partial_dependence(
-    model: Any, X: RawRows, column: int | str, *, label: Any = None
+    model: models.Model, X: RawRows, column: int | str, *, label: Hashable = None
 ) -> tuple[Coordinates, Coordinates]:
     """The mean score over rows as one column varies and all others stay as they are.
 
@@ -282,10 +282,12 @@ def partial_dependence(
     return values, np.asarray(means)
 
 
-def _find_output(model: Any, label: Any, columns: int) -> int:
+def _find_output(model: models.Model, label: Hashable, columns: int) -> int:
     """The column of the scores of a label, or of a real output."""
     classes = models.class_labels(model)
-    known = list(range(columns)) if classes is None else classes.tolist()
+    known: list[Hashable] = (
+        list(range(columns)) if classes is None else classes.tolist()
+    )
     if label is None:
         return columns - 1
     if label not in known:
@@ -296,11 +298,11 @@ def _find_output(model: Any, label: Any, columns: int) -> int:
 
 @names_errors("features")
 def features(
-    model: Any,
+    model: models.Model,
     X: RawRows,
     columns: Sequence[int | str] | None = None,
     *,
-    label: Any = None,
+    label: Hashable = None,
     axes: Axes | None = None,
 ) -> Axes:
     """Draws what a model has learned of single columns; see `partial_dependence`.
@@ -327,8 +329,10 @@ def features(
     number, encoder = models.num_features(model), whole.scaling
     names = whole.feature_names or tuple(f"feature {i + 1}" for i in range(number))
     chosen = range(number) if columns is None else columns
-    known = whole.feature_names
-    numbers = [raw_rows.find_column("column", one, known, number) for one in chosen]
+    numbers = [
+        raw_rows.find_column("column", one, whole.feature_names, number)
+        for one in chosen
+    ]
     curves = {at: partial_dependence(model, X, at, label=label) for at in numbers}
     if columns is None:
         largest = sorted(numbers, key=lambda at: -np.ptp(curves[at][1]))
@@ -453,7 +457,7 @@ def accuracy_by_budget(
 
 @names_errors("reliability_curve")
 def reliability_curve(
-    probabilities: ArrayLike, y: ArrayLike, classes: Any, bins: int = 10
+    probabilities: ArrayLike, y: ArrayLike, classes: ArrayLike, bins: int = 10
 ) -> tuple[Float[np.ndarray, " bins"], Float[np.ndarray, " bins"]]:
     """The accuracy of predictions as a function of their probability.
 
@@ -515,7 +519,7 @@ def reliability(
 
 @names_errors("support_images")
 def support_images(
-    model: Any, shape: tuple[int, int], *, axes: Axes | None = None
+    model: models.Model, shape: tuple[int, int], *, axes: Axes | None = None
 ) -> Axes:
     """Draws the support vectors as images, grouped by class.
 
@@ -619,7 +623,7 @@ def _line_style(i: int) -> dict[str, Any]:
     return {"color": _color(i), "linestyle": DASHES[i % len(DASHES)]}
 
 
-def _support_vectors(model: Any) -> tuple[np.ndarray, np.ndarray]:
+def _support_vectors(model: models.Model) -> tuple[np.ndarray, np.ndarray]:
     """The support vectors and their coefficients; empty for models without any.
 
     They are also empty for a tuple of models, since each has its own, and for a model
@@ -640,7 +644,11 @@ def _active_rows(support: models.Support) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _draw_regions(
-    axes: Axes, model: Any, first: Coordinates, second: Coordinates, classes: list
+    axes: Axes,
+    model: models.Model,
+    first: Coordinates,
+    second: Coordinates,
+    classes: list,
 ) -> None:
     """Draws the predicted class at each point."""
     from matplotlib.colors import to_rgb
@@ -668,8 +676,8 @@ def _draw_regions(
 
 
 def _on_grid(
-    function: Callable[[Any, np.ndarray], ArrayLike],
-    model: Any,
+    function: Callable[[models.Model, np.ndarray], ArrayLike],
+    model: models.Model,
     first: Float[np.ndarray, " x"],
     second: Float[np.ndarray, " y"],
 ) -> Float[np.ndarray, "y x ..."]:

@@ -97,6 +97,21 @@ def order_columns(known: Sequence[str] | None, X: Any) -> Any:
     return X.select(list(known)) if hasattr(type(X), "select") else X[list(known)]
 
 
+def find_column(
+    argument: str, column: int | str, names: Sequence[str] | None, num_columns: int
+) -> int:
+    """The number of a column, given by its number or name in an argument."""
+    if names is not None and column in names:
+        return list(names).index(str(column))
+    if isinstance(column, int | np.integer) and 0 <= column < num_columns:
+        return int(column)
+    named = ", as columns have no names"
+    if names is not None:
+        named = f" or one of {', '.join(names[:10])}"
+    expected = f"be a number below {num_columns}{named}"
+    raise ArgumentError(argument, expected, repr(column))
+
+
 def pad_rows(
     array: Shaped[np.ndarray, "n ..."], length: int, value: int = 0
 ) -> Shaped[np.ndarray, "length ..."]:
@@ -145,15 +160,3 @@ def _concatenate(pieces: list[tuple[np.ndarray, ...]]) -> tuple[np.ndarray, ...]
     if len(pieces) == 1:
         return pieces[0]
     return tuple(map(np.concatenate, zip(*pieces, strict=True)))
-
-
-def find_column(
-    argument: str, column: int | str, names: Sequence[str] | None, width: int
-) -> int:
-    """The number of a column, given by its number or name."""
-    if names is not None and column in names:
-        return list(names).index(str(column))
-    if isinstance(column, int | np.integer) and 0 <= column < width:
-        return int(column)
-    named = "" if names is None else f" or one of {', '.join(names[:10])}"
-    raise ArgumentError(argument, f"be a number below {width}{named}", repr(column))

@@ -382,7 +382,7 @@ class Online(base.Estimator):
         self._first_rows = None
         message, kernel = scaling.scale_warning(X), self._kernel
         if message is None and self.gamma is None and isinstance(kernel, RBF):
-            gamma = float(kernel.gamma)
+            gamma = float(np.asarray(kernel.gamma))
             usual = scaling.default_gamma_from_distances(scaling.squared_distances(X))
             ratio = gamma / (usual or gamma)
             if not 1 / scaling.TOO_UNEVEN < ratio < scaling.TOO_UNEVEN:

@@ -206,7 +206,7 @@ def test_prediction_blocks_agree_with_one_matrix():
 
 # A value of every argument of an `init` but the kernel, the features and the seed,
 # which is not its default.
-OTHERWISE = {
+NOT_DEFAULT = {
     "budget": 4,
     "num_classes": 3,
     "num_outputs": 2,
@@ -247,18 +247,18 @@ def test_every_pair_of_arguments_is_done_or_refused(name):
     usual = {"num_features": 3, "budget": 5}
     if "regularization" in takes:
         usual["regularization"] = 0.01
-    assert takes - OTHERWISE.keys() <= {"kernel", "num_features", "seed"}
+    assert takes - NOT_DEFAULT.keys() <= {"kernel", "num_features", "seed"}
 
     @functools.cache
     def found(*names):
-        given = usual | {one: OTHERWISE[one] for one in names}
+        given = usual | {one: NOT_DEFAULT[one] for one in names}
         try:
             state = algorithm.init(bj.RBF(0.5), **given)
         except ValueError:
             return None
         return str(jax.tree.structure(state)), *map(repr, jax.tree.leaves(state))
 
-    for pair in itertools.combinations(sorted(takes & OTHERWISE.keys()), 2):
+    for pair in itertools.combinations(sorted(takes & NOT_DEFAULT.keys()), 2):
         if found(*pair) is not None:
             for one, other in (pair, pair[::-1]):
                 if (one, other) not in DOCUMENTED:

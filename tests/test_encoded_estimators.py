@@ -14,6 +14,7 @@ from budgetjax.estimators import (
     BudgetedKernelRegressor,
     online,
 )
+from budgetjax.refitting import metric
 
 ROWS, BUDGET = 1200, 20
 
@@ -31,6 +32,14 @@ X, LABELS = table()
 TEST, TEST_LABELS = table(1)
 MISSING = X.copy()
 MISSING[::5, 1] = np.nan
+
+
+@pytest.fixture(scope="module", autouse=True)
+def few_steps():
+    """A third of the steps is enough for steps of two columns."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(metric, "FEWEST_STEPS", 10)
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -288,9 +288,8 @@ def test_features_of_few_or_missing_values(axes):
     model = classifier(codes.num_codes, num_classes=2, scaling=codes)
     plots.features(model, X, [0], axes=axes)
     assert axes.get_lines()[0].get_xdata().tolist() == [0, 1, 2]
-    with pytest.raises(
-        ValueError, match=r"^features: column must be a number below 2, got 2"
-    ):
+    says = "^features: column must be a number below 2, as columns have no names, got 2"
+    with pytest.raises(ValueError, match=says):
         plots.features(model, X, [2])
     with pytest.raises(ValueError, match=r"^partial_dependence: column must .* 'a'"):
         plots.partial_dependence(model, X, "a")

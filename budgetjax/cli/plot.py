@@ -94,6 +94,7 @@ def _reliability(paths: tuple[str, ...], file: str) -> "Figure":
     for path in paths:
         model = reading.open_model(path)
         reading.check_probabilities("--test", path, model)
+        assert model.classes is not None
         source = reading.open_rows(model, [file], options.Columns())
         chances, labels = [], []
         for X, *rest in source:

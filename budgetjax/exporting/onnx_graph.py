@@ -5,7 +5,7 @@ which needs no code per kernel.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import Any, cast
 
@@ -86,7 +86,13 @@ class Graph:
         self.onnx, self.nodes, self.constants = onnx, [], []
         self.shapes: dict[str, Shape] = {}
 
-    def add(self, operation: str, *inputs: str, results: int = 1, **more: Any) -> str:
+    def add(
+        self,
+        operation: str,
+        *inputs: str,
+        results: int = 1,
+        **more: int | Sequence[int],
+    ) -> str:
         """Adds an operation, and returns the name of its first result."""
         names = [f"{operation}_{len(self.nodes)}_{i}" for i in range(results)]
         node = self.onnx.helper.make_node(operation, inputs, names, **more)

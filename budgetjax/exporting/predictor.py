@@ -12,7 +12,7 @@ from jaxtyping import Array, Float
 from budgetjax import encoding, losses, models
 from budgetjax._errors import ArgumentError
 from budgetjax.encoding import Encoding
-from budgetjax.kernels import Linear, Mapped
+from budgetjax.kernels import Kernel, Linear, Mapped
 from budgetjax.labels import format_labels
 from budgetjax.models import KernelModel, LinearModel
 from budgetjax.refitting import calibration
@@ -237,7 +237,7 @@ def _together(parts: tuple[KernelModel, ...]) -> tuple[KernelModel, ...]:
     return (_of(kernel, vectors, coefficients, bias),)
 
 
-def _of(kernel: Any, vectors: Any, coefficients: Any, bias: Any) -> KernelModel:
+def _of(kernel: Kernel, vectors: Any, coefficients: Any, bias: Any) -> KernelModel:
     dtype, bias = vectors.dtype, np.broadcast_to(bias, coefficients.shape[1:])
     return KernelModel(kernel, vectors, coefficients.astype(dtype), bias.astype(dtype))
 

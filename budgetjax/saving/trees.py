@@ -26,6 +26,8 @@ DTYPES = (
 )
 # Types and functions that are not registered, by their places in a tree.
 Own = dict[str, Callable[..., Any]]
+# What JSON can hold.
+Json = list | dict | str | float | int | bool | None
 SCALARS = (type(None), bool, int, float, str)
 
 
@@ -37,7 +39,7 @@ class OwnPartError(PartError):
     """A part of the caller's own, which only `like` can give."""
 
 
-def encode(tree: Any, own: Own | None = None) -> tuple[Any, dict[str, np.ndarray]]:
+def encode(tree: Any, own: Own | None = None) -> tuple[Json, dict[str, np.ndarray]]:
     """A tree as JSON and tensors; `own` collects unregistered objects by place."""
     encoder = _Encoder({}, {} if own is None else own)
     return encoder.encode("", tree), encoder.tensors
@@ -47,7 +49,7 @@ class _Encoder(NamedTuple):
     tensors: dict[str, np.ndarray]
     own: Own
 
-    def encode(self, at: str, value: Any) -> Any:
+    def encode(self, at: str, value: Any) -> Json:
         kind = type(value)
         if kind in SCALARS:
             return value
@@ -87,20 +89,20 @@ class _Encoder(NamedTuple):
             own_name(kind),
         )
 
-    def items(self, at: str, parts: Iterable[Any]) -> list[Any]:
+    def items(self, at: str, parts: Iterable[object]) -> list[Json]:
         return [self.encode(f"{at}[{i}]", part) for i, part in enumerate(parts)]
 
-    def fields(self, at: str, parts: dict[str, Any]) -> dict[str, Any]:
+    def fields(self, at: str, parts: dict[str, Any]) -> dict[str, Json]:
         return {name: self.encode(f"{at}.{name}", part) for name, part in parts.items()}
 
-    def function(self, at: str, function: Callable[..., Any]) -> dict[str, str]:
+    def function(self, at: str, function: Callable[..., Any]) -> dict[str, Json]:
         for name, known in FUNCTIONS.items():
             if function is known:
                 return {"function": name}
         self.own[at] = function
         return {"own function": own_name(function)}
 
-    def array(self, at: str, value: Any) -> dict[str, Any]:
+    def array(self, at: str, value: Any) -> Json:
         """An array, a NumPy number, random keys, or an array of text or objects."""
         kind, more = "NumPy array", {}
         if isinstance(value, np.generic):
@@ -154,7 +156,7 @@ class Decoder(NamedTuple):
     written_by: str
     own: Own
 
-    def decode(self, node: Any, at: str = "") -> Any:
+    def decode(self, node: Json, at: str = "") -> Any:
         """The tree of `encode`; for another node, any exception may be raised."""
         match node:
             case None | bool() | int() | float() | str():
@@ -195,10 +197,10 @@ class Decoder(NamedTuple):
         wanted = "be of a kind that this budgetjax knows"
         raise PartError(format_path(at), wanted, f"{str(node)[:80]}: {self.age}")
 
-    def items(self, parts: list[Any], at: str) -> list[Any]:
+    def items(self, parts: list[Json], at: str) -> list[Any]:
         return [self.decode(part, f"{at}[{i}]") for i, part in enumerate(parts)]
 
-    def fields(self, parts: dict[str, Any], at: str) -> dict[str, Any]:
+    def fields(self, parts: dict[str, Json], at: str) -> dict[str, Any]:
         return {name: self.decode(part, f"{at}.{name}") for name, part in parts.items()}
 
     @property

@@ -145,7 +145,7 @@ def regroup(
     def pieces() -> Iterator[tuple[np.ndarray, ...]]:
         row, text, columns = 0, None, width
         for i, batch in enumerate(batches):
-            X, y, weight = _check_batch(i, batch, row, columns, outputs, names)
+            X, y, weight = _check_shapes(i, batch, row, columns, outputs, names)
             columns, text = X.shape[1], _check_kind(y, row, text)
             for start in range(0, len(y), rows):
                 part, first = slice(start, start + rows), row + start
@@ -196,7 +196,7 @@ def _split_batch(i: int, batch: object) -> tuple[Any, object, object]:
     ).advised("give the reader a target" if listed and len(batch) == 1 else "")
 
 
-def _check_batch(
+def _check_shapes(
     i: int,
     batch: object,
     row: int,

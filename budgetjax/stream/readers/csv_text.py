@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 BLOCK = 2**18
 CELL = 64
 # Delimiters that other programs use.
-OTHERS = (",", ";", "\t", "|")
+DELIMITERS = (",", ";", "\t", "|")
 WHAT = "CSV in UTF-8, with numbers as features"
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE)
 WHOLE = re.compile(r"[+-]?\d+")
@@ -176,7 +176,7 @@ class _File(NamedTuple):
         if got := next(alien, binary):
             raise ArgumentError("the file", f"be {WHAT}", got)
         line = start.partition(b"\n")[0].decode(errors="replace").strip()
-        seen = (one for one in OTHERS if one in line)
+        seen = (one for one in DELIMITERS if one in line)
         other = None if self.delimiter in line else next(seen, None)
         if other is not None:
             raise ArgumentError(
