@@ -34,6 +34,32 @@ def dual(Q, a):
     return np.sum(a) - a @ Q @ a / 2
 
 
+def crammer_singer(K, y, classes, penalty, passes):
+    """The optimum of |w|^2 / 2 + C sum_i max_c (1[c != y_i] + f_c(x_i) - f_y(x_i)).
+
+    Row i of the dual is a point of the simplex, p_i, with the coefficients
+    C (e_y - p_i). All others fixed, the best p_i is a projection onto the simplex.
+    Returns the coefficients, and the values of the primal and of the dual.
+    """
+    own = np.eye(classes)[y]
+    points = own.copy()
+    scores = np.zeros((len(y), classes))
+    for _ in range(passes):
+        for i in range(len(y)):
+            target = points[i] + (1 - own[i] + scores[i]) / (penalty * K[i, i])
+            falling = np.sort(target)[::-1]
+            floors = (np.cumsum(falling) - 1) / np.arange(1, classes + 1)
+            floor = floors[np.flatnonzero(falling > floors)[-1]]
+            moved = np.maximum(target - floor, 0)
+            scores += penalty * np.outer(K[i], points[i] - moved)
+            points[i] = moved
+    coefficients = penalty * (own - points)
+    square = np.sum(coefficients * (K @ coefficients)) / 2
+    losses = np.max(1 - own + scores, axis=1) - np.sum(own * scores, axis=1)
+    lost = np.sum(points * (1 - own))
+    return coefficients, square + penalty * np.sum(losses), penalty * lost - square
+
+
 def pegasos(Q, draws, *, penalty):
     """Counts of violations after every draw; None drew one that was none.
 
