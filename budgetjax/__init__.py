@@ -1,6 +1,7 @@
 """Kernel learning on a fixed budget of support vectors, in JAX."""
 
 import ast
+import functools
 import importlib
 import pathlib
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ __version__ = "0.1.0"
 MODULES = ("datasets", "estimators", "plots", "river")
 
 
+@functools.cache
 def public_modules() -> dict[str, str]:
     """The module of each name in `budgetjax.public`, which is read, not imported.
 

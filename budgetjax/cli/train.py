@@ -35,7 +35,7 @@ from budgetjax.stream.model import StreamModel
 from budgetjax.stream.readers import formats
 from budgetjax.stream.reservoir import default_size
 
-# Points of the learning curve of a small file, and the minimum number of rows per
+# The least points of the learning curve of a file, and the minimum number of rows per
 # point: the first rows determine the scaling.
 POINTS = 100
 MIN_ROWS = 256
@@ -175,7 +175,9 @@ def _fit_stream(
     )
     # One batch per point of the learning curve; a large file has enough batches anyway.
     usual = rows_per_batch(source.num_features, np.float32, None)
-    size = max(MIN_ROWS, (rows or usual * POINTS) // POINTS)
+    number = (rows or usual * POINTS) // POINTS
+    # Powers of two: files of other lengths run the same program.
+    size = max(MIN_ROWS, (1 << number.bit_length()) // 2)
     return fit_stream(
         algorithm,
         state,

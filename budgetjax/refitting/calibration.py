@@ -159,8 +159,6 @@ def fit_factor(
       codes: the index of the class of each row.
       weights: factors of the log losses, at least 0.
     """
-    from scipy import optimize  # takes a third of a second
-
     columns = class_columns(scores)
     columns = columns - np.max(columns, axis=1, initial=-np.inf, keepdims=True)
     weights = weights.astype(np.float64)
@@ -174,17 +172,25 @@ def fit_factor(
     others = (np.sum(columns, axis=1) - label) / (columns.shape[1] - 1)
     wanted = weights @ (label * (effective + 1) + others) / (effective + 2)
 
-    def slope(factor):
-        return weights @ np.sum(softmax(factor * columns) * columns, axis=1) - wanted
+    def slope_and_curvature(factor: float) -> tuple[float, float]:
+        shares = softmax(factor * columns)
+        means = np.sum(shares * columns, axis=1)
+        squares = np.sum(shares * columns**2, axis=1) - means**2
+        return float(weights @ means - wanted), float(weights @ squares)
 
     # The slope increases with the factor.
     least = most = LEAST / span
-    while slope(most) < 0:
+    while slope_and_curvature(most)[0] < 0:
         least, most = most, 4 * most
-    if least == most:
-        return float(least)
-    bracket, exact = (least, most), {"xtol": 1e-300, "rtol": 1e-10}
-    return float(optimize.root_scalar(slope, bracket=bracket, **exact).root)
+    factor, width = most, most - least
+    while width > 1e-10 * most:
+        slope, curvature = slope_and_curvature(factor)
+        least, most = (factor, most) if slope < 0 else (least, factor)
+        new = factor - slope / curvature if curvature > 0 else least
+        # A step of Newton's method, or of bisection where that leaves the bracket.
+        new = new if least < new < most else (least + most) / 2
+        factor, width = new, min(most - least, abs(new - factor))
+    return float(factor)
 
 
 def class_columns(

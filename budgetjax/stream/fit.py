@@ -539,7 +539,8 @@ def _learn_rows(
     # Arrays in the state's dtypes need no compiled program to go to the device.
     X, y, weights = jax.device_put((batch.X, batch.y, batch.weight))
     size = driver.block_length(None)
-    new, scores = driver.run_checked(algorithm, state, X, y, weights, size)
+    # The same arguments as those of `run`, whose program a refit needs too.
+    new, scores = driver.run_checked(algorithm, state, X, y, weights, size, True)
     values = np.asarray(scores).reshape(len(X), -1).sum(axis=1)
     good = np.isfinite(values + np.asarray(driver.diagonal(state.kernel, X)))
     terms = np.asarray(new.expansion.coefficients_and_sums)[:-1]
