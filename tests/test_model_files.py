@@ -214,6 +214,7 @@ def structures():
 @pytest.mark.usefixtures("estimators")
 @pytest.mark.parametrize(("node", "says"), list(structures()))
 def test_other_structures(node, says, path, monkeypatch):
+    jnp.array(0.0)  # with which JAX imports its compiler
     loaded = set(sys.modules)
     tensors = {} if node == {"tuple": [ARRAY]} else {"[0]": np.ones(3, np.float32)}
     forged(path, monkeypatch, node, tensors)
