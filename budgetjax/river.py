@@ -411,7 +411,7 @@ class Online(base.Estimator):
         self._queue = Queue.empty(self._width)
         driver.check_room(self._state)
 
-    def _decide(self) -> None:
+    def _learn_unless_quiet(self) -> None:
         """Learns the waiting rows, unless they do not change the model."""
         queue = self._queue
         i = queue.quiet
@@ -462,7 +462,7 @@ class Online(base.Estimator):
             if not self._predicts:
                 return None, self._labels
             X = [self._row(x)[0] for x in rows]
-            self._decide()
+            self._learn_unless_quiet()
             labels, quiet, state = self._labels, self._queue.quiet, self._state
             columns = state.expansion.num_columns
             if not self._in_numpy:

@@ -241,14 +241,14 @@ def test_a_scaler_before_an_encoded_model_is_exported_with_it(tmp_path):
     state = bj.perceptron.init(bj.RBF(1.0), num_features=codes.num_codes, budget=30)
     state, _ = bj.run(bj.perceptron, state, codes.apply(scaler.transform(rows)), Y)
     model = bj.Labelled(state, codes)
-    behind = predictor._behind(scaler, model)
+    behind = predictor._compose_scalers(scaler, model)
     np.testing.assert_allclose(
         behind.decision_function(rows),
         model.decision_function(scaler.transform(rows)),
         atol=1e-5,
     )
     with pytest.raises(ValueError, match="model must have no StandardScaler before it"):
-        predictor._behind(StandardScaler().fit(np.nan_to_num(X)), encoded())
+        predictor._compose_scalers(StandardScaler().fit(np.nan_to_num(X)), encoded())
 
 
 def test_river_encodes_rows_before_a_learner():

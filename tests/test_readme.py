@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import budgetjax as bj
-from budgetjax import _pytree, solvers
+from budgetjax import _pytree, online, solvers
 from budgetjax.online import registry
 from budgetjax.stream.readers import formats
 
@@ -123,6 +123,8 @@ def test_examples_in_docstrings_run(name, monkeypatch):
     """After the imports that the documentation shows above each."""
     # What an example registers is for this test alone.
     monkeypatch.setattr(formats, "FORMATS", dict(formats.FORMATS))
+    for package in (online, solvers):
+        monkeypatch.setattr(package, "registered", dict(package.registered))
     module, known = importlib.import_module(name), {"bj": bj, "jnp": jnp, "np": np}
     done = doctest.testmod(module, optionflags=doctest.ELLIPSIS, extraglobs=known)
     assert done.failed == 0

@@ -12,7 +12,7 @@ import numpy as np
 from budgetjax import models
 from budgetjax._errors import names_errors
 from budgetjax.cli import (
-    encoding,
+    encoding_choice,
     learners,
     options,
     reading,
@@ -20,7 +20,7 @@ from budgetjax.cli import (
     solving,
     targets,
 )
-from budgetjax.cli.encoding import Choice
+from budgetjax.cli.encoding_choice import Choice
 from budgetjax.cli.learners import Job
 from budgetjax.cli.options import Columns, TrainOptions, solver_names
 from budgetjax.kernels import RBF, Mapped
@@ -116,7 +116,7 @@ def train_online(job: Job) -> StreamModel:
     """Trains on a stream and refits; Ctrl-C tells how to continue."""
     source, about, training = job.source, job.about, job.training
     chosen = job.choice(refits=training.refit)
-    columns = encoding.choose(job)
+    columns = encoding_choice.choose(job)
     gamma, budget = training.gamma, training.budget
     width = source.num_features
     if columns is not None:

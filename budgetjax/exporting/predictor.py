@@ -81,10 +81,10 @@ def predictor(model: Any) -> Predictor:
     levels = np.asarray(getattr(model, "quantile", None))
     model = models.as_labelled(model)
     for scaler in reversed(before):
-        model = _behind(scaler, model)
+        model = _compose_scalers(scaler, model)
     num_features, dtype = models.num_features(model), models.dtype_of(model)
     parts = model.model if type(model.model) is tuple else (model.model,)
-    parts = _together(tuple(_terms(models.unwrap(part)) for part in parts))
+    parts = _join_parts(tuple(_terms(models.unwrap(part)) for part in parts))
     unit = np.asarray(model.unit, dtype)
     parts = tuple(
         part._replace(coefficients=unit * part.coefficients, bias=unit * part.bias)
@@ -120,7 +120,7 @@ def _after_scalers(model: Any) -> tuple[Any, list[Any]]:
     return steps[-1], before
 
 
-def _behind(scaler: Any, model: models.Labelled) -> models.Labelled:
+def _compose_scalers(scaler: Any, model: models.Labelled) -> models.Labelled:
     """The model for rows before a `StandardScaler`: the two scalings become one."""
     zeros = np.zeros(scaler.n_features_in_)
     mean = scaler.mean_ if scaler.with_mean else zeros
@@ -197,7 +197,7 @@ def _terms(model: Any) -> KernelModel:
     """
     if isinstance(model, LinearModel):
         weights, one = np.asarray(model.weights)[None], np.ones((1, 1))
-        return _of(Linear(), weights, one, np.reshape(model.bias, (1,)))
+        return _kernel_model(Linear(), weights, one, np.reshape(model.bias, (1,)))
     kernel, bias = model.kernel, np.zeros(1)
     if isinstance(model, KernelModel):
         vectors, coefficients, bias = model.vectors, model.coefficients, model.bias
@@ -214,10 +214,10 @@ def _terms(model: Any) -> KernelModel:
     if not len(vectors):
         vectors = np.zeros((1, vectors.shape[1]), vectors.dtype)
         coefficients = np.zeros((1, coefficients.shape[1]))
-    return _of(kernel, vectors, coefficients, bias)
+    return _kernel_model(kernel, vectors, coefficients, bias)
 
 
-def _together(parts: tuple[KernelModel, ...]) -> tuple[KernelModel, ...]:
+def _join_parts(parts: tuple[KernelModel, ...]) -> tuple[KernelModel, ...]:
     """Joins models with the same kernel, and merges equal vectors."""
     kernel, *others = (part.kernel for part in parts)
     if not others:
@@ -234,10 +234,12 @@ def _together(parts: tuple[KernelModel, ...]) -> tuple[KernelModel, ...]:
     terms = np.concatenate([part.coefficients[:, 0] for part in parts])
     np.add.at(coefficients, (places.reshape(-1), columns), terms)
     bias = np.concatenate([part.bias for part in parts])
-    return (_of(kernel, vectors, coefficients, bias),)
+    return (_kernel_model(kernel, vectors, coefficients, bias),)
 
 
-def _of(kernel: Kernel, vectors: Any, coefficients: Any, bias: Any) -> KernelModel:
+def _kernel_model(
+    kernel: Kernel, vectors: Any, coefficients: Any, bias: Any
+) -> KernelModel:
     dtype, bias = vectors.dtype, np.broadcast_to(bias, coefficients.shape[1:])
     return KernelModel(kernel, vectors, coefficients.astype(dtype), bias.astype(dtype))
 
