@@ -3,14 +3,14 @@
     python benchmarks/speed.py
     python benchmarks/speed.py --data ijcnn1 --budget 500 --learner merge
     python benchmarks/speed.py --sweep
-    python benchmarks/speed.py --learner arow --rows 20000 --output FILE
+    python benchmarks/speed.py --learner arow --rows 20000 --no-peers --output FILE
 
 Every learner sees each stream once, in one order. The times are medians over runs of
 the whole stream from an empty model, taken in turn in one process, compilation
 excluded. "predict" scores the same examples with the final model: learning cannot be
-faster. The peers are the tools that a user would pick instead (see `peers.py`). With
-`--sweep`, one model is compared with 64 on a CPU, and with up to 1,024 on an
-accelerator.
+faster. The peers are the tools that a user would pick instead (see `peers.py`), unless
+`--no-peers` leaves them out. With `--sweep`, one model is compared with 64 on a CPU,
+and with up to 1,024 on an accelerator.
 
 On CPUs, JAX 0.10 turns every operation in a loop into a separate kernel. With
 
@@ -89,7 +89,7 @@ def learner(name, gamma, regularization, num_features, budget):
     )
 
 
-def compare(name, rows, budgets, learners, repeats):
+def compare(name, rows, budgets, learners, repeats, others):
     """One row per learner and budget, and one per peer and budget."""
     X, y, X_test, y_test, gamma, regularization = load(name, rows)
     n, num_features = X.shape
@@ -125,7 +125,7 @@ def compare(name, rows, budgets, learners, repeats):
             yield row
             jax.clear_caches()
     for budget in budgets:
-        for peer in peers.PEERS:
+        for peer in peers.PEERS if others else ():
             found = peer(
                 X,
                 y,
@@ -221,6 +221,7 @@ def main():
     parser.add_argument("--rows", type=int, help="at most so many of each stream")
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--sweep", action="store_true", help="many models at once")
+    parser.add_argument("--peers", action=argparse.BooleanOptionalAction, default=True)
     parser.add_argument("--output", type=Path)
     arguments = parser.parse_args()
     if arguments.sweep:
@@ -239,6 +240,7 @@ def main():
                 arguments.budget,
                 arguments.learner,
                 arguments.repeats,
+                arguments.peers,
             )
         ]
     measure.report(rows, arguments.output or default)

@@ -9,6 +9,7 @@ The choice is made by the default backend when a program is traced. `python
 benchmarks/launches.py` counts what follows from it.
 """
 
+import functools
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -33,18 +34,65 @@ def writes_whole(numbers: int) -> bool:
     return backend == "tpu" or (backend != "cpu" and numbers <= NARROW)
 
 
-def repeat(count: int, step: Callable[[Carry], Carry], carry: Carry) -> Carry:
-    """Applies a function several times: in a loop on a CPU, and unrolled elsewhere."""
+def iterate(
+    count: int, step: Callable[[Carry], tuple[Carry, Bool[Array, ""]]], carry: Carry
+) -> Carry:
+    """Applies a function `count` times, on a CPU only until it reports convergence.
+
+    Elsewhere the steps are unrolled: a condition would be one launch more per step.
+    """
     if on_cpu():
-        return jax.lax.fori_loop(0, count, lambda _, carry: step(carry), carry)
+
+        def turn(given: Any) -> Any:
+            done, _, carry = given
+            carry, converged = step(carry)
+            return done + 1, converged, carry
+
+        start = jnp.int32(0), jnp.bool_(False), carry
+        return jax.lax.while_loop(
+            lambda given: (given[0] < count) & ~given[1], turn, start
+        )[2]
     for _ in range(count):
-        carry = step(carry)
+        carry, _ = step(carry)
     return carry
 
 
 def separate(arrays: Carry) -> Carry:
     """Makes a CPU compute the arrays before it uses them, each in a loop of its own."""
     return jax.lax.optimization_barrier(arrays) if on_cpu() else arrays
+
+
+def fold(
+    pair: Callable[[Array, Array], Array],
+    whole: Callable[[Array], Array],
+    values: Array,
+) -> Array:
+    """Reduces one axis of integers, on a CPU first eight parts of it to one.
+
+    A CPU vectorises what it does to whole parts, but no reduction: with 500 numbers
+    that takes a third of the time. `pair` and `whole` are, for example, `jnp.minimum`
+    and `jnp.min`.
+    """
+    while on_cpu() and values.shape[0] >= 64:
+        size = values.shape[0] // 8
+        parts = [values[i * size : (i + 1) * size] for i in range(8)]
+        first = functools.reduce(pair, parts)
+        values = jnp.concatenate([first, values[8 * size :]])
+    return whole(values)
+
+
+def join_kernels(function: Callable[[Carry], Carry], carry: Carry) -> Carry:
+    """Applies a function, which a CPU runs as one kernel if its arrays are small.
+
+    A loop of one turn, whose number the compiler does not know, is such a kernel;
+    otherwise each operation is a call, for 0.1 microseconds or more.
+    """
+    if not on_cpu():
+        return function(carry)
+    once = jax.lax.optimization_barrier(jnp.int32(1))
+    return jax.lax.fori_loop(
+        jnp.int32(0), once, lambda _, carry: function(carry), carry
+    )
 
 
 def while_loop(

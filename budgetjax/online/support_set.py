@@ -123,7 +123,7 @@ class Expansion(NamedTuple):
     def free(self) -> Index:
         """The first free slot; the spare one if there is none."""
         slots = jnp.arange(self.ages.shape[0], dtype=jnp.int32)
-        return jnp.min(jnp.where(self.mask, slots[-1], slots))
+        return least(jnp.where(self.mask, slots[-1], slots))
 
     @property
     def full(self) -> Bool[Array, ""]:
@@ -320,15 +320,20 @@ def norms(kernel: Kernel, expansion: Expansion) -> PerRow:
     return jnp.where(expansion.mask, lengths * selves, jnp.inf)
 
 
+def least(values: Integer[Array, " n"]) -> Integer[Array, ""]:
+    """The smallest of some integers."""
+    return _platform.fold(jnp.minimum, jnp.min, values)
+
+
 def slot_of(ages: Integer[Array, " rows"], age: Index) -> Index:
     """The slot with this insertion round; ages are unique among active slots."""
     slots = jnp.arange(ages.shape[0], dtype=jnp.int32)
-    return jnp.max(jnp.where(ages == age, slots, 0))
+    return _platform.fold(jnp.maximum, jnp.max, jnp.where(ages == age, slots, 0))
 
 
 def oldest(expansion: Expansion) -> Index:
     """The slot with the smallest insertion round."""
-    return slot_of(expansion.ages, jnp.min(expansion.ages))
+    return slot_of(expansion.ages, least(expansion.ages))
 
 
 def oldest_argmin(ages: Integer[Array, " rows"], values: PerRow) -> Index:
@@ -337,9 +342,9 @@ def oldest_argmin(ages: Integer[Array, " rows"], values: PerRow) -> Index:
     It uses a minimum and a comparison, because CPUs do not vectorise `argmin`; and a
     minimum of integers, because they do not vectorise that of floats either.
     """
-    order = sortable_integers(values)
-    least = order == jnp.min(order)
-    return slot_of(ages, jnp.min(jnp.where(least, ages, FREE)))
+    order = _platform.separate(sortable_integers(values))
+    smallest = order == least(order)
+    return slot_of(ages, least(jnp.where(smallest, ages, FREE)))
 
 
 def sortable_integers(values: Float[Array, " n"]) -> Integer[Array, " n"]:
@@ -475,12 +480,14 @@ def write(expansion: Expansion, edits: Edits) -> Expansion:
     new_terms = [jnp.where(row.slot == NOWHERE, 0, row.term) for row in rows]
     new_ages = [jnp.where(row.slot == NOWHERE, FREE, row.age) for row in rows]
     ages = put_rows(expansion.ages, slots, new_ages)
+    active = (ages != FREE).astype(jnp.int32)
+    count = functools.partial(jnp.sum, dtype=jnp.int32)
     return expansion._replace(
         vectors=put_rows(expansion.vectors, slots, [row.vector for row in rows]),
         squares=put_rows(expansion.squares, slots, [row.square for row in rows]),
         coefficients_and_sums=put_rows(terms, slots, new_terms),
         ages=ages,
-        num_active=jnp.sum(ages != FREE, dtype=jnp.int32),
+        num_active=_platform.fold(jnp.add, count, active),
     )
 
 

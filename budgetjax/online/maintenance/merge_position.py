@@ -105,10 +105,11 @@ def _root(r, c, decay):
         high = jnp.where(above, x, high)
         low = jnp.where(above, low, x)
         inside = (step >= low - slack) & (step <= high + slack)
-        return jnp.where(inside, step, (low + high) / 2), low, high
+        new = jnp.where(inside, step, (low + high) / 2)
+        return (new, low, high), jnp.all(jnp.abs(new - x) <= slack)
 
     one = jnp.ones_like(r)
-    return _platform.repeat(STEPS, narrower, (one, jnp.zeros_like(one), one))[0]
+    return _platform.iterate(STEPS, narrower, (one, jnp.zeros_like(one), one))[0]
 
 
 def loss(
