@@ -17,6 +17,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool
 
+from budgetjax import _sharding
+
 Carry = TypeVar("Carry")
 # On a GPU, arrays with at most so many numbers per row are written as a whole: then one
 # operation writes several of them.
@@ -48,7 +50,7 @@ def iterate(
             carry, converged = step(carry)
             return done + 1, converged, carry
 
-        start = jnp.int32(0), jnp.bool_(False), carry
+        start = _sharding.vary((jnp.int32(0), jnp.bool_(False), carry))[0]
         return jax.lax.while_loop(
             lambda given: (given[0] < count) & ~given[1], turn, start
         )[2]
