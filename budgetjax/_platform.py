@@ -17,8 +17,6 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool
 
-from budgetjax import _sharding
-
 Carry = TypeVar("Carry")
 # On a GPU, arrays with at most so many numbers per row are written as a whole: then one
 # operation writes several of them.
@@ -50,7 +48,9 @@ def iterate(
             carry, converged = step(carry)
             return done + 1, converged, carry
 
-        start = _sharding.vary((jnp.int32(0), jnp.bool_(False), carry))[0]
+        # The first step gives the flag its type inside a `jax.shard_map`.
+        carry, converged = step(carry)
+        start = jnp.int32(1), converged, carry
         return jax.lax.while_loop(
             lambda given: (given[0] < count) & ~given[1], turn, start
         )[2]
