@@ -48,7 +48,9 @@ def iterate(
             carry, converged = step(carry)
             return done + 1, converged, carry
 
-        start = jnp.int32(0), jnp.bool_(False), carry
+        # The first step gives the flag its type inside a `jax.shard_map`.
+        carry, converged = step(carry)
+        start = jnp.int32(1), converged, carry
         return jax.lax.while_loop(
             lambda given: (given[0] < count) & ~given[1], turn, start
         )[2]

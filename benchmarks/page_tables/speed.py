@@ -74,18 +74,33 @@ def stream(data: str, budget: int, learner: str) -> dict[str, Any]:
 
 @table(PAGE, "streams")
 def streams() -> Cells:
-    head = ["data, budget, learner", "changes", "plain scan of `step`", "`bj.run`"]
-    lines = [[*head, "predicting", "ratio"]]
-    for data, budget, learner in STREAMS:
-        row = stream(data, budget, learner)
-        times = (row[f"{way} us"] for way in ("scan", "blocks", "predict"))
-        lines.append([
-            f"{data}, {budget}, {learner}",
-            share(row["violations"]),
-            *map(microseconds, times),
-            percent(row["blocks/predict"]),
-        ])  # fmt: skip
-    return lines
+    lines = [
+        [f"{data}, {budget}, {learner}", *times_of(stream(data, budget, learner))]
+        for data, budget, learner in STREAMS
+    ]
+    return [["data, budget, learner", *TIMES], *lines]
+
+
+TIMES = ("changes", "plain scan of `step`", "`bj.run`", "predicting", "ratio")
+
+
+def times_of(row: dict[str, Any]) -> list[str]:
+    times = (row[f"{way} us"] for way in ("scan", "blocks", "predict"))
+    return [
+        share(row["violations"]),
+        *map(microseconds, times),
+        percent(row["blocks/predict"]),
+    ]
+
+
+@table(PAGE, "learning")
+def learning() -> Cells:
+    """Pegasos with merging, after a block became one kernel."""
+    lines = [
+        [f"{row['data']}, {row['B']}", *times_of(row)]
+        for row in rows("speed-cpu-learning")
+    ]
+    return [["data, budget", *TIMES], *lines]
 
 
 @table(PAGE, "pairs")

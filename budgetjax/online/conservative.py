@@ -154,10 +154,11 @@ def block(
             loop = _run_violations(block, loop)
         state = _finish_block(block, state, loop)
         # Arrays that do not change would be prepared outside the kernel.
-        return state, loop.kernel_rows, jnp.zeros_like(weights), loop.scores
+        blank = jnp.zeros_like(weights)
+        return _sharding.vary((state, loop.kernel_rows, blank, loop.scores), X, y)[0]
 
     scores = jnp.zeros((X.shape[0], state.expansion.num_columns), X.dtype)
-    given: Any = state, kernel_rows, weights, scores
+    given, *_ = _sharding.vary((state, kernel_rows, weights, scores), X, y)
     # Not with the products of delayed maintenance, which are calls on a CPU.
     joined = X.shape[0] > 1 and axis is None and not _makes_room_ahead(state)
     state, *_, scores = _platform.join_kernels(learn, given) if joined else learn(given)
