@@ -22,6 +22,7 @@ to `compilation.json` in the same folder.
 """
 
 import argparse
+import compileall
 import os
 import resource
 import statistics
@@ -195,6 +196,8 @@ def main():
         measure.report(rows, results.with_name("compilation.json"))
         return
 
+    # As after an installation, and whether or not Python may write bytecode here.
+    compileall.compile_dir(ROOT / "budgetjax", quiet=1)
     folder = Path(tempfile.mkdtemp())
     table = folder / "table.csv"
     write_table(table)

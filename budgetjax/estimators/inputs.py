@@ -282,6 +282,9 @@ def class_weights(
     y: Shaped[np.ndarray, " n"],
 ) -> Float[np.ndarray, " n"]:
     """The weight of each label's class; "balanced" refers to the labels `counted`."""
+    if class_weight is None:
+        # scikit-learn would import a tenth of a second of other modules first.
+        return np.ones(len(y))
     by_class = compute_class_weight(class_weight, classes=classes, y=counted)
     return by_class[label_indices(classes, y)]
 

@@ -611,9 +611,10 @@ def _make_folds(problem: Problem, number: int, state: Any) -> list[Fold]:
     found = []
     for i in range(number):
         deal = functools.partial(held_out.mask_fold, problem.blocks, problem.seed, i)
+        # A fold is a fifth of the examples.
         learn, held = (
-            training_data.keep_weighted(functools.partial(deal, keep))
-            for keep in (False, True)
+            training_data.keep_weighted(functools.partial(deal, keep), share)
+            for keep, share in ((False, 1), (True, held_out.FOLDS - 1))
         )
         own = state
         if problem.streams:

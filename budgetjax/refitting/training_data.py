@@ -18,6 +18,8 @@ from budgetjax.stream.batches import Batches, order_columns
 
 # Examples per block: enough for matrix products, few compared to the data.
 BLOCK = 4096
+# Blocks of fewer examples are not divided.
+FEWEST = 256
 # Batches of up to this many bytes in all are kept; more are read again in every pass.
 HELD = 256 * 2**20
 
@@ -223,11 +225,13 @@ def sample_blocks(blocks: Iterable[Block], every: int) -> Iterator[Block]:
 
 
 def keep_weighted(
-    blocks: Callable[[], Iterator[Block]],
+    blocks: Callable[[], Iterator[Block]], share: int = 1
 ) -> Callable[[], Iterator[Block]]:
-    """Reads only the examples with a weight, in blocks of the same size.
+    """Reads only the examples with a weight, in blocks of one size.
 
-    They are kept if they fit into memory. Without any, all are read.
+    It is that of the given blocks, or a `share`-th if that many rows are worth a
+    program of their own. They are kept if they fit into memory. Without any, all are
+    read.
     """
 
     def read() -> Iterator[Arrays]:
@@ -241,7 +245,8 @@ def keep_weighted(
             (*(array[block.weights > 0] for array in block[:3]), block.shards)
             for block in itertools.chain([first], given)
         )
-        found = _equal_sizes(some, len(first.weights))
+        size = len(first.weights)
+        found = _equal_sizes(some, min(size, max(FEWEST, -(-size // share))))
         yield next(found, first)
         yield from found
 
