@@ -194,6 +194,8 @@ def cases(given: argparse.Namespace) -> Iterator[measure.Case]:
         count = given.orders or (3 if name in UNBUDGETED else 1)
         for budget in given.budgets:
             for method in list(METHODS)[:-1]:
+                if method not in given.methods:
+                    continue
                 if method == "Projectron++ per class" and name == "checkerboard":
                     continue  # Two classes share all vectors.
                 key = {"data": name, "B": budget, "method": method}
@@ -201,7 +203,7 @@ def cases(given: argparse.Namespace) -> Iterator[measure.Case]:
                     key,
                     functools.partial(cell, name, budget, method, count, given.widths),
                 )
-        if name in UNBUDGETED:
+        if name in UNBUDGETED and "unbudgeted" in given.methods:
             key = {"data": name, "B": 0, "method": "unbudgeted"}
             yield (
                 key,
@@ -215,6 +217,7 @@ def main() -> None:
     parser.add_argument("--data", nargs="+", choices=DATA, default=list(DATA))
     parser.add_argument("--orders", type=int, help="3 of the small sets, 1 of others")
     parser.add_argument("--budgets", type=int, nargs="+", default=[100, 500])
+    parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
     parser.add_argument("--widths", type=float, nargs="+", default=list(WIDTHS))
     measure.show(measure.resumed(cases(parser.parse_args()), OUTPUT))
 
