@@ -278,11 +278,7 @@ class Shards:
         return jax.tree.map(place, tree)
 
     def map(
-        self,
-        function: Callable[[Any, Any, Rest], Result],
-        parts: Any,
-        rows: Any,
-        rest: Rest,
+        self, function: Callable[..., Result], parts: Any, rows: Any, rest: Any
     ) -> Result:
         """`function(parts, rows, rest)` on every device: its part of each result.
 
@@ -292,7 +288,7 @@ class Shards:
         if self.mesh is None:
             return function(parts, rows, rest)
 
-        def local(parts: Any, rows: Any, rest: Rest) -> Result:
+        def local(parts: Any, rows: Any, rest: Any) -> Result:
             parts = jax.tree.map(lambda leaf: leaf[0], parts)
             found = function(parts, rows, rest)
             return jax.tree.map(lambda leaf: leaf[None], found)
@@ -308,7 +304,7 @@ class Shards:
         return mapped(parts, rows, rest)
 
     def map_equal(
-        self, function: Callable[[Any, Rest], Result], rows: Any, rest: Rest
+        self, function: Callable[..., Result], rows: Any, rest: Any
     ) -> Result:
         """`function(rows, rest)` on every device, whose results are the same on all."""
         if self.mesh is None:

@@ -285,9 +285,7 @@ def partial_dependence(
 def _find_output(model: models.Model, label: Hashable, columns: int) -> int:
     """The column of the scores of a label, or of a real output."""
     classes = models.class_labels(model)
-    known: list[Hashable] = (
-        list(range(columns)) if classes is None else classes.tolist()
-    )
+    known: list = [*range(columns)] if classes is None else classes.tolist()
     if label is None:
         return columns - 1
     if label not in known:

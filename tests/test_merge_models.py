@@ -97,41 +97,49 @@ def labelled(**changes):
 
 
 @pytest.mark.parametrize(
-    ("parts", "budget", "message"),
+    ("make", "budget", "message"),
     [
-        ([], 5, "parts must have models, got none"),
-        (learned(), 5, "parts must be a list of models, or states stacked"),
-        ([learned()], 0, "budget must be at least 1, got 0"),
+        (list, 5, "parts must have models, got none"),
+        (learned, 5, "parts must be a list of models, or states stacked"),
+        (lambda: [learned()], 0, "budget must be at least 1, got 0"),
         (
-            [learned(), learned(gamma=4.0)],
+            lambda: [learned(), learned(gamma=4.0)],
             5,
             r"model 1 must have the kernel of model 0",
         ),
         (
-            [learned(), learned(y=CLASSES, num_classes=4)],
+            lambda: [learned(), learned(y=CLASSES, num_classes=4)],
             5,
             "model 1 must have the number of columns of model 0, 1, got 4",
         ),
-        ([learned(), learned(slice(0))], 0, "budget must be at least 1"),
-        ([labelled(), learned()], 5, "model 1 must have the kind of model 0"),
+        (lambda: [learned(), learned(slice(0))], 0, "budget must be at least 1"),
+        (lambda: [labelled(), learned()], 5, "model 1 must have the kind of model 0"),
         (
-            [labelled(), labelled(classes=np.array([1, 0]))],
+            lambda: [labelled(), labelled(classes=np.array([1, 0]))],
             5,
             r"model 1 must have the classes of model 0, \[0, 1\], got \[1, 0\]",
         ),
         (
-            [labelled(), labelled(scaling=bj.scaling.Scaling.translation(np.ones(2)))],
+            lambda: [
+                labelled(),
+                labelled(scaling=bj.scaling.Scaling.translation(np.ones(2))),
+            ],
             5,
             "model 1 must have the scaling of model 0",
         ),
-        ([labelled(), labelled(unit=2.0)], 5, "model 1 must have the unit of model 0"),
         (
-            [learned(), bj.LinearModel(np.ones(2), np.zeros(()))],
+            lambda: [labelled(), labelled(unit=2.0)],
+            5,
+            "model 1 must have the unit of model 0",
+        ),
+        (
+            lambda: [learned(), bj.LinearModel(np.ones(2), np.zeros(()))],
             5,
             "model must have support vectors, got LinearModel",
         ),
     ],
 )
-def test_what_cannot_be_merged(parts, budget, message):
+def test_what_cannot_be_merged(make, budget, message):
+    parts = make()
     with pytest.raises(ValueError, match=f"^(merge_models|support): {message}"):
         bj.merge_models(parts, budget)

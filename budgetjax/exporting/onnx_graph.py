@@ -35,6 +35,8 @@ REDUCTIONS = {"sum": "ReduceSum", "max": "ReduceMax", "min": "ReduceMin"}
 # The length of an axis, or the name of the first: the number of rows is unknown.
 ROWS = "rows"
 Shape = tuple[int | str, ...]
+# An attribute of an operation.
+Size = int | Sequence[int]
 
 
 def serialize(predictor: Predictor, version: str) -> bytes:
@@ -86,13 +88,7 @@ class Graph:
         self.onnx, self.nodes, self.constants = onnx, [], []
         self.shapes: dict[str, Shape] = {}
 
-    def add(
-        self,
-        operation: str,
-        *inputs: str,
-        results: int = 1,
-        **more: int | Sequence[int],
-    ) -> str:
+    def add(self, operation: str, *inputs: str, results: int = 1, **more: Size) -> str:
         """Adds an operation, and returns the name of its first result."""
         names = [f"{operation}_{len(self.nodes)}_{i}" for i in range(results)]
         node = self.onnx.helper.make_node(operation, inputs, names, **more)
