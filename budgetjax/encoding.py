@@ -434,7 +434,7 @@ def importances(encoding: Encoding, X: raw_rows.RawRows) -> Float[np.ndarray, " 
 def shares(
     encoding: Encoding, codes: Float[np.ndarray, "n codes"]
 ) -> Float[np.ndarray, " d"]:
-    """The importances of rows of which the codes are known."""
+    """The importances in rows with these codes."""
     variances = np.zeros(encoding.num_columns)
     for column in range(encoding.num_columns):
         of = encoding.column == column
