@@ -313,7 +313,8 @@ def test_the_norms_bound_the_largest_entries(double):
     budgets = [1.0, 4.0, 17.0, N, 2.0 * N]
 
     def norms(name):
-        least = jax.vmap(lambda budget: NORMS[name](budget).least(both, y)[0])
+        given = jnp.asarray(both), jnp.asarray(y)
+        least = jax.vmap(lambda budget: NORMS[name](budget).least(*given)[0])
         return np.asarray(jax.jit(least)(jnp.asarray(budgets)))
 
     for budget, one, two in zip(budgets, norms("l1"), norms("l2"), strict=True):

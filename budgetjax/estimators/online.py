@@ -542,7 +542,12 @@ class Kernelised(OnlineEstimator):
     @property
     def _nominal(self) -> list[int]:
         """The columns of names."""
-        return list(map((inputs.names_of(self) or ()).index, self.categories_))
+        return list(map((inputs.names_of(self) or ()).index, self._names))
+
+    @property
+    def _names(self) -> Categories:
+        """The names in the columns of the data frame of `fit`, if it was one."""
+        return vars(self).get("categories_", {})
 
     def _check_refit(self, num_features: int) -> bool:
         refits = bool(_checks.flag("refit", self.refit))
@@ -638,7 +643,7 @@ class Kernelised(OnlineEstimator):
             self.categories_ = categories.find(X) if encodes else {}
         else:
             encodes = isinstance(self._model.scaling, Encoding)
-        arguments["X"] = categories.to_numbers(X, self.categories_)
+        arguments["X"] = categories.to_numbers(X, self._names)
         finite = "allow-nan" if encodes else True
         return super()._validate(reset=reset, ensure_all_finite=finite, **arguments)
 
