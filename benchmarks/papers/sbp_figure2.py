@@ -92,7 +92,7 @@ def perceptron(name: str, run: int, data: Data) -> dict[str, Any]:
     epochs = EPOCHS.get((name, "Perceptron"), 10)
     order = np.random.default_rng(run).permutation(n)
     points = np.unique(np.geomspace(4, epochs * n, POINTS).astype(int))
-    y, gamma = data.y.astype(np.float32), np.float32(data.kernel.gamma)
+    y, gamma = data.y.astype(np.float32), np.asarray(data.kernel.gamma, np.float32)
     squares, rows = np.sum(data.X**2, axis=1), {}
     counts, margins = np.zeros(n, np.float32), np.zeros(n, np.float32)
     found, changes, visits = [], 0, 0
