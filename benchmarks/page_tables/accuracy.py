@@ -26,7 +26,6 @@ from page_tables.results import (
 
 PAGE, README = "benchmarks/accuracy.md", "README.md"
 # Tables of numbers, whose scores are errors.
-# Sets of numbers to predict.
 REGRESSION = (
     *("cpusmall", "diabetes", "diamonds", "flights-50k", "loans", "births-50k"),
     *("ames", "wages"),

@@ -17,10 +17,14 @@ MOST_CATEGORIES = 128
 
 def find(X: Any) -> Categories:
     """The categories of columns of texts, and of those that pandas calls categories."""
-    names = raw_rows.column_names(X) or ()
+    # Tables of Arrow have none.
+    names = (hasattr(X, "dtypes") and raw_rows.column_names(X)) or ()
     found = {}
     for name in names:
-        texts, is_known = _read_column(X[name], str(X[name].dtype) == "category")
+        is_category = str(X[name].dtype) == "category"
+        if not is_category and np.asarray(X[name]).dtype.kind in "biuf":
+            continue
+        texts, is_known = _read_column(X[name], is_category)
         if texts is None:
             continue
         values, counts = np.unique(texts[is_known], return_counts=True)

@@ -946,14 +946,14 @@ class BudgetedKernelClassifier(Classifier, Kernelised):
       encode: how columns are written before they are learned; see `budgetjax.encoding`.
         False for rows as they are; a number of bins per column, where 0 is a number in
         units of the column's quartiles with outliers clipped. "auto" tries 0, 5 and 16
-        bins in `fit`, from 30,000 rows on 0, 5 and 64, with a learned metric, by short
-        fits on held-out rows, of 200,000 rows at most; a column of few values has a
-        bin between any two. With fewer than 1,000 rows it is 0, and False in
-        `partial_fit`, for sparse rows, for more than 128 columns, such as images, and
-        where `kernel`, `gamma`, `move_vectors` or `learn_metric` are not their
-        defaults. Encoded rows may have missing values, NaN, and those of a data frame
-        names: columns of texts, or of pandas' categories, have a code per name, except
-        for names beyond the 128 most frequent.
+        bins in `fit`, from 30,000 rows on 0, 5 and 64, with a learned metric, by fits
+        judged on held-out rows, short ones from 10,000 rows on, of 200,000 rows at
+        most; a column of few values has a bin between any two. With fewer than 1,000
+        rows it is 0, and False in `partial_fit`, for sparse rows, for more than 128
+        columns, such as images, and where `kernel`, `gamma`, `move_vectors` or
+        `learn_metric` are not their defaults. Encoded rows may have missing values,
+        NaN, and those of a data frame names: columns of texts, or of pandas'
+        categories, have a code per name, except for names beyond the 128 most frequent.
       epochs: passes of `fit` over the rows.
       shuffle: whether each pass of `fit` has a new random order.
       capacity: slots to allocate, at least the budget; None for the budget. Programs
