@@ -78,3 +78,14 @@ def test_names_need_an_encoding():
     X, y = frame()
     with pytest.raises(ValueError, match="could not convert string to float"):
         BudgetedKernelClassifier(20, encode=False).fit(X, y)
+
+
+def test_numbers_have_no_categories():
+    arrow = pytest.importorskip("pyarrow")
+    X = frame()[0][["size"]]
+    assert categories.find(X) == {}
+    assert categories.to_numbers(X, {}) is X
+    # Tables of Arrow are read as arrays, as before.
+    table = arrow.Table.from_pandas(X)
+    assert categories.find(table) == {}
+    assert categories.to_numbers(table, {}) is table
