@@ -146,16 +146,14 @@ def test_encodings_that_do_not_fit(encode, rows, message):
         BudgetedKernelClassifier(encode=encode).fit(rows, LABELS)
 
 
-@pytest.mark.parametrize("wide", [False, True])
-def test_raw_rows_are_padded_only_while_they_are_learned(monkeypatch, wide):
-    monkeypatch.setattr(online, "FEW_ROWS", 0 if wide else 10_000)
+def test_raw_rows_are_padded_only_while_they_are_learned(monkeypatch):
     random = np.random.default_rng(0)
     rows = 50 + random.normal(size=(ROWS, 3))
     labels = (rows[:, 0] - 50) * (rows[:, 1] - 50) > 0
     monkeypatch.setattr(online, "_find_best", lambda drafts: 0)
     model = BudgetedKernelClassifier(BUDGET, learn_metric=True, random_state=0)
     model.fit(rows, labels)
-    assert forms(rows)[0].width == (16 if wide else 256)
+    assert forms(rows)[0].width == 16
     assert model.state_.expansion.vectors.shape[1] == 3
     assert model.state_.kernel.matrix.shape == (3, 3)
     assert model.origin_.shape == (3,)
@@ -182,7 +180,9 @@ def forms(rows, **more):
 def test_what_is_tried():
     bins = [form.num_bins for form in forms(X)]
     assert bins == [0, 5, 16]
-    assert len({form.width for form in forms(X)}) == 1
+    single, *codes = forms(X)
+    assert single.width == 16
+    assert {form.width for form in codes} == {256}
     alike = np.random.default_rng(0).normal(size=X.shape)
     assert forms(alike)[0].encoding is None
     assert [form.num_bins for form in forms(alike)[1:]] == [0, 5, 16]

@@ -106,7 +106,8 @@ def test_the_objective_is_that_of_numpy(shape, images, double):
     )
     basis = Basis(bj.RBF(0.3), expansion, jnp.asarray(np.vstack([root, 0 * root[:1]])))
     units = np.float64(0.5), np.float64(1), np.float64(1), np.float64(pace)
-    given = (expansion.vectors / units[0], W, (change, scales))
+    # A change of a matrix is transposed.
+    given = (expansion.vectors / units[0], W, (change.T, scales))
     parameters = jax.tree.map(jnp.asarray, given)
     fixed = (basis, units, jnp.asarray(first), rows, np.float64(penalty), None)
     batch = (

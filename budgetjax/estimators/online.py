@@ -89,10 +89,10 @@ FIRST_ROWS = held_out.FEW
 MOST_COLUMNS, FEWEST_ROWS = 128, 1000
 # Columns whose deviations differ by up to this factor are learned as they are, too.
 ALIKE = 10.0
-# All that is tried has the same number of features, a multiple of this one, so that it
-# runs the same programs. From few rows, whose programs take longer to compile than to
-# run, it is a power of two from a least one on, and the raw rows have it too.
-WIDTHS, RAW_WIDTHS, FEW_ROWS, FEW_WIDTH = 64, 16, 10_000, 256
+# Forms with one number of features run the same programs. Codes of bins have a multiple
+# of the first number, or from few rows, whose programs take longer to compile than to
+# run, of the second; columns as single numbers have a multiple of the last.
+WIDTHS, FEW_WIDTHS, RAW_WIDTHS, FEW_ROWS = 64, 256, 16, 10_000
 
 
 # One number, or one per column of targets.
@@ -596,13 +596,13 @@ class Kernelised(OnlineEstimator):
             # Other learners may keep more per feature than vectors, so nothing is
             # padded.
             return forms if few else [*raw_forms, *forms]
-        counted = width = -(-width // WIDTHS) * WIDTHS
-        raw = -(-X.shape[1] // RAW_WIDTHS) * RAW_WIDTHS
-        if X.shape[0] <= FEW_ROWS:
-            raw = width = max(FEW_WIDTH, 1 << (max(width, raw) - 1).bit_length())
-        return [
-            form._replace(width=raw, padding=raw - X.shape[1]) for form in raw_forms
-        ] + [form._replace(width=width, padding=width - counted) for form in forms]
+        raw_forms = [form._replace(width=X.shape[1]) for form in raw_forms]
+        numbers = [form for form in forms if not form.num_bins]
+        codes = [form for form in forms if form.num_bins]
+        step = WIDTHS if X.shape[0] > FEW_ROWS else FEW_WIDTHS
+        # All codes have the rates of the most of them.
+        codes = [form._replace(width=_round_up(width, WIDTHS)) for form in codes]
+        return _pad([*raw_forms, *numbers], RAW_WIDTHS) + _pad(codes, step)
 
     def _tries_forms(self, X: Rows) -> bool:
         """Whether rows are a table, and what depends on their form is free."""
@@ -886,6 +886,16 @@ def _find_best(drafts: Sequence[Draft | None]) -> int:
     errors = [[] if draft is None else draft.errors() for draft in drafts]
     folds = min(map(len, errors))
     return int(np.argmin([sum(map(np.sum, each[:folds])) for each in errors]))
+
+
+def _pad(forms: list[Form], step: int) -> list[Form]:
+    """The forms with one number of features, a multiple of this one."""
+    width = _round_up(max(form.width for form in forms), step)
+    return [form._replace(width=width, padding=width - form.width) for form in forms]
+
+
+def _round_up(number: int, step: int) -> int:
+    return -(-number // step) * step
 
 
 def _is_auto(parameter: object) -> bool:

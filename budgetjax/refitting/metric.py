@@ -171,7 +171,7 @@ def try_metric(problem: Problem, fold: Fold, penalty: float) -> Trial:
     )
     # A diagonal map is scales alone.
     scales = 0 * matrix[:, 0] if matrix.ndim == 2 else None
-    start = jax.device_put((vectors / unit, weights, (0 * matrix, scales)))
+    start = jax.device_put((vectors / unit, weights, (0 * matrix.T, scales)))
 
     def judge(parameters: PyTree) -> float:
         """The error on the held-out examples."""
@@ -209,9 +209,10 @@ def _state_after(
 def _map_after(change: tuple[Any, Any], fixed: PyTree) -> Array | np.ndarray:
     """The map after a change of its matrix and of the logarithms of its scales."""
     _, (*_, map_rate), matrix, *_ = fixed
-    matrix = matrix + map_rate * change[0]
     scales = change[1]
-    return matrix if scales is None else jnp.exp(SCALE_RATE * scales)[:, None] * matrix
+    if scales is None:
+        return matrix + map_rate * change[0]
+    return (jnp.exp(SCALE_RATE * scales)[None] * (matrix.T + map_rate * change[0])).T
 
 
 def _norm_and_scores(
