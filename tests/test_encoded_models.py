@@ -56,7 +56,9 @@ def encoded(mapped=True, algorithm=bj.pegasos, num_classes=2, rank=3, **more):
 def test_rows_are_encoded_before_they_are_scored():
     model = encoded()
     expected = bj.decision_function(model.model, CODES.apply(X))
-    np.testing.assert_array_equal(model.decision_function(X), expected)
+    # Padded rows are another program, which may sum in another order: on some machines
+    # the last digits of a kernel value, times coefficients of 14, differ.
+    np.testing.assert_allclose(model.decision_function(X), expected, atol=1e-3)
     assert models.num_features(model) == 4
     assert model.predict(X[:0]).shape == (0,)
 
