@@ -80,6 +80,14 @@ def test_names_need_an_encoding():
         BudgetedKernelClassifier(20, encode=False).fit(X, y)
 
 
+@pytest.mark.parametrize("zone", [None, "UTC"])
+def test_dates_are_refused_by_name(zone):
+    X, y = frame()
+    X["day"] = pandas.date_range("2020-01-01", periods=400, tz=zone)
+    with pytest.raises(ValueError, match=r"X must .* got datetime64.* column 'day'"):
+        BudgetedKernelClassifier(20).fit(X, y)
+
+
 def test_numbers_have_no_categories():
     arrow = pytest.importorskip("pyarrow")
     X = frame()[0][["size"]]

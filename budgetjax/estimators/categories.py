@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Bool, Shaped
 
 from budgetjax import raw_rows
+from budgetjax._errors import ArgumentError
 
 # The names of the categories of every such column, in alphabetical order.
 Categories: TypeAlias = Mapping[str, Shaped[np.ndarray, " categories"]]
@@ -16,12 +17,21 @@ MOST_CATEGORIES = 128
 
 
 def find(X: Any) -> Categories:
-    """The categories of columns of texts, and of those that pandas calls categories."""
+    """The categories of columns of texts, and of those that pandas calls categories.
+
+    Raises:
+      ValueError: if a column has dates or durations, whose unit nobody knows.
+    """
     # Tables of Arrow have none.
     names = (hasattr(X, "dtypes") and raw_rows.column_names(X)) or ()
     found = {}
     for name in names:
-        is_category = str(X[name].dtype) == "category"
+        kind = str(X[name].dtype)
+        if kind.startswith(("datetime", "timedelta")):
+            wanted = "have columns of numbers, booleans, texts or categories"
+            got = f"{kind} in column {name!r}; turn it into numbers, such as days"
+            raise ArgumentError("X", wanted, got)
+        is_category = kind == "category"
         if not is_category and np.asarray(X[name]).dtype.kind in "biuf":
             continue
         texts, is_known = _read_column(X[name], is_category)
