@@ -47,7 +47,7 @@ def record(kind: Class) -> Class:
         raise ArgumentError(f"the name {kind.__name__!r}", "be free", got)
     # A module that is executed again defines its classes again.
     records[kind.__name__] = kind
-    return kind
+    return shown(kind)
 
 
 def public_names() -> dict[str, Any]:
@@ -77,6 +77,13 @@ def record_repr(self: Any) -> str:
         names = self._fields
     fields = [f"{name}={value_repr(getattr(self, name))}" for name in names]
     return f"{type(self).__name__}({', '.join(fields)})"
+
+
+def shown(kind: Class) -> Class:
+    """A decorator for a class of named tuples whose arrays show dtype and shape."""
+    if is_named_tuple(kind):
+        kind.__repr__ = record_repr
+    return kind
 
 
 def value_repr(value: Any) -> str:
@@ -321,9 +328,6 @@ class Counter(NamedTuple):
     def __float__(self) -> float:
         return float(np.asarray(self))
 
-    def __repr__(self) -> str:
-        return value_repr(self)
-
     def __format__(self, spec: str) -> str:
         return format(self.number, spec)
 
@@ -337,3 +341,6 @@ class Counter(NamedTuple):
     __sub__ = _operator(operator.sub)
     __mul__ = _operator(operator.mul)
     __truediv__ = _operator(operator.truediv)
+
+
+Counter.__repr__ = lambda self: value_repr(self)

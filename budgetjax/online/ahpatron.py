@@ -35,6 +35,7 @@ class ProjectAndRescale(DelayedProject):
         return expansion._replace(coefficients_and_sums=terms)
 
 
+@_pytree.shown
 class State(NamedTuple):
     """The state of an Ahpatron.
 
@@ -57,8 +58,6 @@ class State(NamedTuple):
     num_seen: Counter
     num_mistakes: Counter
     num_updates: Counter
-
-    __repr__ = _pytree.record_repr
 
 
 @names_errors("ahpatron.init")

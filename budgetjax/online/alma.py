@@ -21,6 +21,7 @@ from budgetjax.online.support_set import Candidate, Edits, Expansion
 THRESHOLD, STEP = math.sqrt(8), math.sqrt(2)
 
 
+@_pytree.shown
 class State(NamedTuple):
     """The state of an approximate large margin algorithm.
 
@@ -39,8 +40,6 @@ class State(NamedTuple):
     num_seen: Counter
     num_mistakes: Counter
     num_updates: Counter
-
-    __repr__ = _pytree.record_repr
 
 
 @names_errors("alma.init")

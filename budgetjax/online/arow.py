@@ -24,6 +24,7 @@ from budgetjax.online.support_set import NOWHERE, Candidate, Edits, RankOneUpdat
 REGULARIZATION = 1e-4
 
 
+@_pytree.shown
 class State(NamedTuple):
     """The state of AROW.
 
@@ -57,8 +58,6 @@ class State(NamedTuple):
     num_seen: Counter
     num_mistakes: Counter
     num_updates: Counter
-
-    __repr__ = _pytree.record_repr
 
 
 @names_errors("arow.init")

@@ -37,6 +37,7 @@ def default_update(
 OPTIMIZER = optax.GradientTransformation(_SGD.init, default_update)
 
 
+@_pytree.shown
 class State(NamedTuple):
     """The state of a linear learner on features of a kernel.
 
@@ -69,8 +70,6 @@ class State(NamedTuple):
     num_seen: Counter
     num_mistakes: Counter
     num_updates: Counter
-
-    __repr__ = _pytree.record_repr
 
 
 def init_features(

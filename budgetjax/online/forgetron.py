@@ -19,6 +19,7 @@ from budgetjax.online.support_set import Candidate, Edits, Expansion
 RULES = ("self-tuned", "basic")
 
 
+@_pytree.shown
 class State(NamedTuple):
     """The state of a Forgetron.
 
@@ -39,8 +40,6 @@ class State(NamedTuple):
     num_seen: Counter
     num_mistakes: Counter
     num_updates: Counter
-
-    __repr__ = _pytree.record_repr
 
 
 @names_errors("forgetron.init")

@@ -42,6 +42,7 @@ class Ball(NamedTuple):
     squared_norm: Scalar
 
 
+@_pytree.shown
 class State(NamedTuple):
     """The state of a gradient descent learner.
 
@@ -65,8 +66,6 @@ class State(NamedTuple):
     num_seen: Counter
     num_mistakes: Counter
     num_updates: Counter
-
-    __repr__ = _pytree.record_repr
 
 
 def init_state(

@@ -17,6 +17,7 @@ from budgetjax.online.support_set import Candidate, Edits, Expansion
 VARIANTS = ("PA", "PA-I", "PA-II")
 
 
+@_pytree.shown
 class State(NamedTuple):
     """The state of a passive-aggressive learner.
 
@@ -36,8 +37,6 @@ class State(NamedTuple):
     num_seen: Counter
     num_mistakes: Counter
     num_updates: Counter
-
-    __repr__ = _pytree.record_repr
 
 
 @names_errors("passive_aggressive.init")

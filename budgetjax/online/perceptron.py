@@ -16,6 +16,7 @@ from budgetjax.online.maintenance import Maintenance, init_maintenance
 from budgetjax.online.support_set import Candidate, Edits, Expansion
 
 
+@_pytree.shown
 class State(NamedTuple):
     """The state of a Perceptron.
 
@@ -33,8 +34,6 @@ class State(NamedTuple):
     num_seen: Counter
     num_mistakes: Counter
     num_updates: Counter
-
-    __repr__ = _pytree.record_repr
 
 
 @names_errors("perceptron.init")

@@ -20,6 +20,7 @@ from budgetjax.online.span import Span
 from budgetjax.online.support_set import NOWHERE, Candidate, Edits, RankOneUpdate
 
 
+@_pytree.shown
 class State(NamedTuple):
     """The state of a Projectron.
 
@@ -43,8 +44,6 @@ class State(NamedTuple):
     num_seen: Counter
     num_mistakes: Counter
     num_updates: Counter
-
-    __repr__ = _pytree.record_repr
 
 
 @names_errors("projectron.init")

@@ -101,8 +101,6 @@ class Expansion(NamedTuple):
     budget: Index
     average: Average | None = None
 
-    __repr__ = _pytree.record_repr
-
     @property
     def num_columns(self) -> int:
         """Columns of coefficients: 1, or one per class."""

@@ -40,8 +40,6 @@ class Sweep(NamedTuple):
     rounds: Integer[Array, " points"]
     errors: Float[Array, "models points"]
 
-    __repr__ = _pytree.record_repr
-
     @property
     def error(self) -> Float[Array, " models"]:
         """The progressive error over the whole stream, shape `(models,)`."""

@@ -211,7 +211,6 @@ class Solution(NamedTuple, GenericForEditors[State, Model]):
     state: State
     converged: bool
 
-    __repr__ = _pytree.record_repr
     if not TYPE_CHECKING:
         __class_getitem__ = classmethod(lambda cls, _: cls)
 

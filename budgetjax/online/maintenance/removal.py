@@ -290,8 +290,6 @@ class Cache(NamedTuple):
     gram: Float[Array, "size rows"]
     num_seen: Integer[Array, ""]
 
-    __repr__ = _pytree.record_repr
-
 
 def _remember(cache: Cache, expansion: Expansion, candidate: Candidate) -> Cache:
     """The cache with the candidate in place of the oldest example."""

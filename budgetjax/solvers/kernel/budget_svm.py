@@ -46,6 +46,7 @@ class Momentum(NamedTuple):
     curvature: Scalar
 
 
+@_pytree.shown
 class State(NamedTuple):
     """The state of the solver, which always satisfies all constraints; see `Solver`.
 
@@ -64,8 +65,6 @@ class State(NamedTuple):
     num_updates: Integer[Array, ""]
     momentum: Momentum | None
     digest: Integer[Array, ""]
-
-    __repr__ = _pytree.record_repr
 
 
 @names_errors("budget_svm.init")

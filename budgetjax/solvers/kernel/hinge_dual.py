@@ -32,6 +32,7 @@ from budgetjax.solvers.solver import Objective, Solver
 from budgetjax.solvers.training_set import Matrix, Scalar, Vector
 
 
+@_pytree.shown
 class State(NamedTuple):
     """The state of a solver of the SVM on `n` examples; see `budgetjax.Solver`.
 
@@ -54,8 +55,6 @@ class State(NamedTuple):
     key: Key[Array, ""]
     digest: Integer[Array, ""]
     fit_bias: Static
-
-    __repr__ = _pytree.record_repr
 
 
 def init_state(

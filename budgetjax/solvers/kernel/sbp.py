@@ -27,6 +27,7 @@ WET = 4
 BIAS_TOLERANCE = 1e-2
 
 
+@_pytree.shown
 class State(NamedTuple):
     """The state of the Stochastic Batch Perceptron; see `budgetjax.Solver`.
 
@@ -57,8 +58,6 @@ class State(NamedTuple):
     key: Key[Array, ""]
     digest: Integer[Array, ""]
     fit_bias: Static
-
-    __repr__ = _pytree.record_repr
 
 
 class Draws(NamedTuple):

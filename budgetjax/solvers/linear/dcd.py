@@ -25,6 +25,7 @@ TOLERANCE = 0.1
 TOLERANCE_DECAY = 0.1
 
 
+@_pytree.shown
 class State(NamedTuple):
     """The state of the solver on `n` examples; see `budgetjax.Solver`.
 
@@ -51,8 +52,6 @@ class State(NamedTuple):
     tolerance: Scalar
     key: Key[Array, ""]
     problem: Problem
-
-    __repr__ = _pytree.record_repr
 
 
 @names_errors("dcd.init")

@@ -20,6 +20,7 @@ from budgetjax.solvers.solver import Objective, Solver, dual_of_best_multiple
 from budgetjax.solvers.training_set import Scalar, Vector
 
 
+@_pytree.shown
 class State(NamedTuple):
     """The state of the learner on `n` examples; see `budgetjax.Solver`.
 
@@ -37,8 +38,6 @@ class State(NamedTuple):
     key: Key[Array, ""]
     problem: Problem
     batch_size: Static
-
-    __repr__ = _pytree.record_repr
 
 
 @names_errors("linear_pegasos.init")

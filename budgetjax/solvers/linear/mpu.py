@@ -31,6 +31,7 @@ DELTA_PER_TOLERANCE = 0.1
 FLOAT32_TOLERANCE = 1e-2
 
 
+@_pytree.shown
 class State(NamedTuple):
     """The state of the learner on `n` examples; see `budgetjax.Solver`.
 
@@ -64,8 +65,6 @@ class State(NamedTuple):
     is_stationary: Bool[Array, ""]
     key: Key[Array, ""]
     problem: Problem
-
-    __repr__ = _pytree.record_repr
 
 
 @names_errors("mpu.init")
