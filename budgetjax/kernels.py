@@ -145,9 +145,7 @@ class Kernel(Parameters, abstract=True):
         raise NotImplementedError
 
     def diag(
-        self,
-        X: Float[ArrayLike, "n d"],
-        squares: Float[Array, " n"] | None = None,
+        self, X: Float[ArrayLike, "n d"], squares: Float[Array, " n"] | None = None
     ) -> Float[Array, " n"]:
         """`k(X[i], X[i])`, shape `(n,)`; `squares` are `||X[i]||^2`, if known."""
         raise NotImplementedError
@@ -182,7 +180,20 @@ def check_kernel(name: str, kernel: object) -> None:
         raise ArgumentError(name, "be a kernel", f"{kernel!r}")
 
 
-class Linear(Kernel):
+class InnerProduct(Kernel, abstract=True):
+    """A kernel that is a function of the inner product, by default itself."""
+
+    def gram(self, X, Z, X_squares=None, Z_squares=None):
+        return self._function(inner_products(*_pair(self, X, Z)))
+
+    def diag(self, X, squares=None):
+        return self._function(_squares(self, X, squares))
+
+    def _function(self, products):
+        return products
+
+
+class Linear(InnerProduct):
     """The linear kernel, `k(x, z) = x.z`.
 
     Example:
@@ -190,14 +201,8 @@ class Linear(Kernel):
       11.0
     """
 
-    def gram(self, X, Z, X_squares=None, Z_squares=None):
-        return inner_products(*_pair(self, X, Z))
 
-    def diag(self, X, squares=None):
-        return _squares(self, X, squares)
-
-
-class Polynomial(Kernel):
+class Polynomial(InnerProduct):
     """The polynomial kernel, `k(x, z) = (gamma x.z + coef0)^degree`.
 
     Args:
@@ -214,13 +219,7 @@ class Polynomial(Kernel):
     gamma: ArrayLike = leaf(_checks.positive, default=1.0)
     coef0: ArrayLike = leaf(_checks.finite, default=1.0)
 
-    def gram(self, X, Z, X_squares=None, Z_squares=None):
-        return self._power(inner_products(*_pair(self, X, Z)))
-
-    def diag(self, X, squares=None):
-        return self._power(_squares(self, X, squares))
-
-    def _power(self, products):
+    def _function(self, products):
         gamma = _scalar(self, "gamma", products.dtype)
         coef0 = _scalar(self, "coef0", products.dtype)
         # Rounded to an integer, the exponent keeps the sign of a negative base and has
@@ -365,7 +364,7 @@ class RationalQuadratic(Stationary):
         return jnp.exp(-alpha * jnp.log1p(squares / (2 * alpha * length_scale**2)))
 
 
-class Sigmoid(Kernel):
+class Sigmoid(InnerProduct):
     """The sigmoid kernel, `k(x, z) = tanh(gamma x.z + coef0)`; not positive definite.
 
     Args:
@@ -380,13 +379,7 @@ class Sigmoid(Kernel):
     gamma: ArrayLike = leaf(_checks.positive)
     coef0: ArrayLike = leaf(_checks.finite, default=0.0)
 
-    def gram(self, X, Z, X_squares=None, Z_squares=None):
-        return self._tanh(inner_products(*_pair(self, X, Z)))
-
-    def diag(self, X, squares=None):
-        return self._tanh(_squares(self, X, squares))
-
-    def _tanh(self, products):
+    def _function(self, products):
         gamma = _scalar(self, "gamma", products.dtype)
         return jnp.tanh(gamma * products + _scalar(self, "coef0", products.dtype))
 
@@ -397,11 +390,8 @@ def _check_matrix(name: str, matrix: object) -> None:
     values = np.asarray(_checks.array(name, matrix))
     bad = np.count_nonzero(~np.isfinite(values))
     if values.ndim not in (1, 2) or bad:
-        raise ArgumentError(
-            name,
-            "be finite, of shape (d, r) or (d,)",
-            f"shape {values.shape} and {bad} values that are not finite",
-        )
+        got = f"shape {values.shape} and {bad} values that are not finite"
+        raise ArgumentError(name, "be finite, of shape (d, r) or (d,)", got)
 
 
 class Mapped(Kernel):

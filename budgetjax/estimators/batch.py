@@ -39,12 +39,18 @@ from budgetjax.solvers.one_versus_rest import (
 from budgetjax.solvers.solver import Solver
 
 
+@dataclasses.dataclass(eq=False, repr=False, kw_only=True)
 class OneVersusRest(Classifier):
     """One model per class, or one for two classes.
 
     Unlike scikit-learn's own one-versus-rest, which fits the classes separately, the
     problems share kernel rows and need memory for only one.
     """
+
+    kernel: str | Kernel = "rbf"
+    gamma: float | str = "scale"
+    class_weight: ClassWeight = None
+    progress: bool = False
 
     # The solver; the parameters are its arguments.
     _solver: ClassVar[Solver]
@@ -128,7 +134,7 @@ class OneVersusRest(Classifier):
         y: Int32[np.ndarray, " n"],
         weight: Float[np.ndarray, " n"] | None,
     ) -> KernelModel | LinearModel:
-        """The model to keep of a solution."""
+        """The model to keep of a solution, from its training set."""
         return model
 
 
@@ -190,15 +196,11 @@ class SBPClassifier(OneVersusRest):
 
     slack: float = 0.003
     _: dataclasses.KW_ONLY
-    kernel: str | Kernel = "rbf"
-    gamma: float | str = "scale"
     fit_bias: bool = True
     tolerance: float = 1.0
     max_steps: int = 2000
     cache_size: float = 512.0
-    class_weight: ClassWeight = None
     random_state: RandomState = None
-    progress: bool = False
 
     _solver = sbp
 
@@ -230,14 +232,10 @@ class SMOClassifier(OneVersusRest):
 
     penalty: float = 1.0
     _: dataclasses.KW_ONLY
-    kernel: str | Kernel = "rbf"
-    gamma: float | str = "scale"
     fit_bias: bool = True
     tolerance: float = 1e-3
     max_steps: int = 10_000
     cache_size: float = 512.0
-    class_weight: ClassWeight = None
-    progress: bool = False
 
     _solver = smo
 
@@ -279,13 +277,9 @@ class BudgetSVC(OneVersusRest):
     _: dataclasses.KW_ONLY
     penalty: float = 1.0
     norm: str = "l1"
-    kernel: str | Kernel = "rbf"
-    gamma: float | str = "scale"
     tolerance: float = 1e-3
     max_steps: int = 100_000
     cache_size: float = 512.0
-    class_weight: ClassWeight = None
-    progress: bool = False
 
     _solver = budget_svm
 
@@ -343,12 +337,9 @@ class MPUClassifier(OneVersusRest):
     fit_bias: bool = True
     bias_scale: float = 1.0
     kernel: str | Kernel = "linear"
-    gamma: float | str = "scale"
     tolerance: float = 1e-4
     max_steps: int = 1000
-    class_weight: ClassWeight = None
     random_state: RandomState = None
-    progress: bool = False
 
     _solver = mpu
 
