@@ -62,9 +62,10 @@ def double():
 # `step` compiles in half the time of the loop over blocks, which `test_blocks.py` holds
 # to it for all learners, and `test_stream.py` in streams.
 PLAIN_LOOPS = re.compile(
-    "test_(additions|additions_formats|bad_data|cli|compress|encoded_estimators"
-    "|encoded_models|estimators|export|merge_models|metric|model_files|models|one_class"
-    "|persist|plots|probabilities|river|states|targets)"
+    "test_(additions|additions_formats|bad_data|categories|cli|compress"
+    "|encoded_estimators|encoded_models|errors|estimators|export|learners|merge_models"
+    "|metric|model_files|models|one_class|own_algorithm|persist|plots|probabilities"
+    "|refit|river|states|targets)"
 )
 
 
