@@ -62,9 +62,10 @@ def double():
 # `step` compiles in half the time of the loop over blocks, which `test_blocks.py` holds
 # to it for all learners, and `test_stream.py` in streams.
 PLAIN_LOOPS = re.compile(
-    "test_(additions|additions_formats|bad_data|cli|compress|encoded_estimators"
-    "|encoded_models|estimators|export|merge_models|metric|model_files|models|one_class"
-    "|persist|plots|probabilities|river|states|targets)"
+    "test_(additions|additions_formats|bad_data|categories|cli|compress"
+    "|encoded_estimators|encoded_models|errors|estimators|export|learners|merge_models"
+    "|metric|model_files|models|one_class|own_algorithm|persist|plots|probabilities"
+    "|refit|river|states|targets)"
 )
 
 
@@ -109,6 +110,8 @@ def quick_process(tmp_path_factory):
 SLOW_FIXTURES = {"quick_process", "programs"}
 # Pages and docstrings that are executed, and what others check of all their estimators.
 GUIDES = {"test_examples_in_docstrings_run", "test_python_blocks_run"}
+# Accuracy by defaults, which the README's example shows too.
+ACCURACIES = {"test_only_a_budget_is_needed"}
 WHOLE_CHECKS = {"test_scikit_learns_checks", "test_river_checks"}
 QUICKLY_CHECKED = re.compile(
     "@estimator-one-class|_classif.*@estimator-classifier|_regress|@perceptron"
@@ -143,6 +146,8 @@ def is_slow(item, seen):
     test = item.originalname
     values = item.callspec.params if hasattr(item, "callspec") else {}
     if item.path.name == "test_examples.py" or SLOW_FIXTURES & {*item.fixturenames}:
+        return True
+    if test in ACCURACIES:
         return True
     if test in GUIDES:
         return "[README.md" not in item.name

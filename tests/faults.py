@@ -30,6 +30,8 @@ ROOMS = {
     "solvers": ("batch", "solver_weights", "theory", "batch_budget_svm"),
     "linear": ("linear_mpu", "linear_rivals", "solver_weights"),
     "refit": ("refit", "metric", "one_class", "compress", "probabilities"),
+    "metric": ("metric", "targets", "encoded_estimators"),
+    "encoding": ("encoding", "encoded_models", "encoded_estimators", "categories"),
     "models": ("models", "compress", "kernels"),
     "stream": ("stream", "readers", "bad_data", "checkpoints"),
     "files": ("persist", "model_files", "export"),
@@ -98,6 +100,14 @@ FAULTS = (
     Fault("refit", "refitting/one_class.py", "scores.append((features @ coefficients - leverage) / (1 - leverage))", "scores.append(features @ coefficients)"),
     Fault("refit", "refitting/compress.py", "left = left - column[:, None] * (left[pivot] / root)[None]", "left = left"),
     Fault("refit", "refitting/calibration.py", "wanted = weights @ (label * (effective + 1) + others) / (effective + 2)", "wanted = weights @ label"),
+    Fault("metric", "refitting/metric.py", "scale = np.sqrt(variances.sum() / kept) if kept > 0 else 1.0", "scale = 1.0"),
+    Fault("metric", "refitting/metric.py", "last = learned if judge(last) > judge(learned) else last", "last = last"),
+    Fault("metric", "refitting/metric.py", "prior = PRIOR * scale**2 * prior", "prior = PRIOR * prior"),
+    # Encoded columns.
+    Fault("encoding", "encoding.py", "numpy.where(is_last, numpy.inf, 1),", "numpy.where(is_last, 1, 1),"),
+    Fault("encoding", "encoding.py", "codes = numpy.where(missing & lacks, 0, codes)", "codes = codes"),
+    Fault("encoding", "encoding.py", "flags = is_seen | (missing & ~is_value)", "flags = is_seen"),
+    Fault("encoding", "encoding.py", "more_digits = (centre - first_digits).astype(dtype)", "more_digits = 0 * first_digits"),
     # Models, streams, files, estimators.
     Fault("models", "refitting/reduce.py", "kept = np.sort(np.argsort(-lengths, kind=\"stable\")[:size])", "kept = np.sort(np.argsort(lengths, kind=\"stable\")[:size])"),
     Fault("models", "refitting/reduce.py", "masses * (2 * codes - 1)", "2 * codes - 1"),

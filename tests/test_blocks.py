@@ -42,13 +42,6 @@ def test_blocks_equal_the_loop_of_steps(row, seed, skipped):
         jax.config.update("jax_enable_x64", False)
 
 
-@functools.partial(registry.each, rows=registry.FAMILIES)
-def test_blocks_equal_the_plain_scan_in_float32(row):
-    X, y = row.stream()
-    expected = bj.run(row.algorithm, row.roomy(), X, y, block_size=1)
-    assert_same(bj.run(row.algorithm, row.roomy(), X, y), expected, FLOAT32)
-
-
 USERS = ("pegasos-merge", "arow-multiclass", "fourier-average")
 
 

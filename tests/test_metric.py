@@ -80,7 +80,7 @@ def test_the_objective_is_that_of_numpy(shape, images, double):
     first, change = random.normal(size=shape), random.normal(size=shape)
     weights, penalty, rows = random.uniform(0.5, 2, 54), 4.0, np.float64(54)
     targets = np.where(y[10:, None] == np.arange(3), 1.0, -1.0)
-    pace = metric.MAP_RATE / np.sqrt(8)
+    pace, scale = metric.MAP_RATE / np.sqrt(8), 3.0
     M, prior = first + pace * change, np.sum((pace * change) ** 2)
     scales = None
     if len(shape) == 2:
@@ -89,7 +89,7 @@ def test_the_objective_is_that_of_numpy(shape, images, double):
         prior += np.sum((metric.SCALE_RATE * scales) ** 2)
     Z = Z @ M if images else Z
     expected, root, norm = objective_of(
-        M, Z, W, X, targets, weights, penalty, prior, rows
+        M, Z, W, X, targets, weights, penalty, scale**2 * prior, rows
     )
 
     state = bj.perceptron.init(
@@ -105,7 +105,7 @@ def test_the_objective_is_that_of_numpy(shape, images, double):
         ages=state.expansion.ages.at[:10].set(jnp.arange(10, dtype=jnp.int32)),
     )
     basis = Basis(bj.RBF(0.3), expansion, jnp.asarray(np.vstack([root, 0 * root[:1]])))
-    units = np.float64(0.5), np.float64(1), np.float64(1), np.float64(pace)
+    units = tuple(map(np.float64, (0.5, 1, scale, pace)))
     # A change of a matrix is transposed.
     given = (expansion.vectors / units[0], W, (change.T, scales))
     parameters = jax.tree.map(jnp.asarray, given)
