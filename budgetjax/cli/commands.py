@@ -161,62 +161,8 @@ Examples:
 )
 @options.columns
 @options.training_rows
-@click.option(
-    "--budget",
-    type=options.SLOTS,
-    default=BUDGET,
-    help="Maximum number of support vectors: more are slower and often better. For "
-    "budget-svm, the number of examples that count.",
-)
-@click.option(
-    "--gamma",
-    type=options.gamma,
-    metavar="[scale|NUMBER]",
-    default="scale",
-    help="Gamma of the kernel exp(-gamma |x - z|^2); scale: 2 / mean squared distance.",
-)
-@options.learner(solves=True)
-@options.settings("An argument of the learner, such as regularization=1e-3.")
-@options.standardise
-@click.option(
-    "--epochs",
-    type=options.AT_LEAST_1,
-    default=1,
-    help="Passes over the file, in its order.",
-)
-@click.option(
-    "--refit/--no-refit",
-    default=True,
-    help="Recompute the coefficients of the support vectors at the end.",
-)
-@click.option(
-    "--penalty",
-    type=options.POSITIVE,
-    help="Penalty of errors, in the refit or of a solver; smaller gives a smoother "
-    f"model.  [default: {options.PENALTY:g}; {options.SOLVER_PENALTY:g} for a solver]",
-)
-@click.option(
-    "--metric",
-    is_flag=True,
-    help="Learn a linear map of the features too, in about 40 passes over the file; it "
-    "is kept if it predicts a held-out fifth of at least 1,000 rows better. Where they "
-    "predict a sample better, columns become codes of their quantiles first.",
-)
-@options.regression
-@click.option(
-    "--classes",
-    metavar="LABEL,LABEL...",
-    help="All classes; without them, one pass over the file finds them.",
-)
 @click.option("--test", metavar="FILE", help="Another file, to test the model on.")
-@click.option(
-    "--checkpoint",
-    metavar="FILE",
-    help="Keep the progress in FILE; the same command continues from there.",
-)
-@options.seed
-@options.quiet
-@options.training
+@options.train_options
 def train(**given: Any) -> None:
     """Train a model on FILE.
 
