@@ -1,7 +1,7 @@
 """The commands and their options, and how errors, warnings and Ctrl-C are reported.
 
-What a command does is in the module of its name, which imports JAX, so it is imported
-only when the command runs.
+What a command does, if it is more than a call, is in the module of its name, which
+imports JAX, so it is imported only when the command runs.
 """
 
 import errno
@@ -360,12 +360,17 @@ Examples:
     *(".onnx", ".stablehlo"),
     text="The .onnx file, for onnxruntime and others, or .stablehlo, for JAX.",
 )
-def export(**given: Any) -> None:
+def export(model: str, output: str) -> None:
     """Write a predictor of MODEL to a file that runs without budgetjax.
 
     It takes raw rows and returns labels, scores and, if MODEL is calibrated,
     probabilities; or numbers. It includes the scaling and the labels.
     """
-    from budgetjax.cli.export import export as run
+    from budgetjax.cli import reading
+    from budgetjax.exporting import export_model
 
-    run(**given)
+    reports.check_outputs({"--output": output}, model)
+    value = reading.open_model(model).value
+    export_model.export(output, value)
+    dtype = export_model.predictor(value).row_dtype
+    click.echo(f"exported: {output}, of rows in {dtype}")
