@@ -1,5 +1,6 @@
 """The pages of the reference, in which a room may list what no page names."""
 
+import ast
 import importlib
 import re
 import sys
@@ -31,4 +32,9 @@ PAGES = {
 ELSEWHERE = {name for text in PAGES.values() for name in NAMED.findall(text)}
 sys.path.insert(0, str(ROOT))
 # It reads the names, and imports no JAX.
-MODULES = importlib.import_module("budgetjax").public_modules()
+MODULES = importlib.import_module("budgetjax").public_modules() | {
+    f"stream.{alias.name}": statement.module
+    for statement in ast.parse((ROOT / "budgetjax/stream/__init__.py").read_text()).body
+    if isinstance(statement, ast.ImportFrom)
+    for alias in statement.names
+}

@@ -638,7 +638,8 @@ def score_rows(model: Model, X: RawRows, first_row: int = 0) -> Scores:
     """The scores of rows by a model of any kind; messages count from `first_row`."""
     model, features = unwrap_labelled(model), num_features(model)
     if isinstance(model, Labelled):
-        return _score_raw_rows(model, X)
+        traced = _checks.is_traced((model.model, X))
+        return (_score_traced if traced else _score_in_blocks)(model, X)
     if isinstance(model, LinearModel):
         return scoring.linear_scores(model.weights, model.bias, X, first_row)
     rows = raw_rows.cast_rows(X, features, dtype_of(model))
@@ -657,15 +658,9 @@ def score_rows(model: Model, X: RawRows, first_row: int = 0) -> Scores:
     return scores
 
 
-def _score_raw_rows(model: Labelled, X: RawRows) -> Scores:
-    """The scores of raw rows, which are scaled and made dense in blocks."""
-    if _checks.is_traced((model.model, X)):
-        return _score_traced(model, X)
-    return _score_in_blocks(model, X)
-
-
 @_sharding.without_context_mesh
 def _score_in_blocks(model: Labelled, X: RawRows) -> np.ndarray:
+    """The scores of raw rows, which are scaled and made dense in blocks."""
     shards = _sharding.Shards.of_rows(X)
     if shards.mesh is not None:
         X = shards.local_rows(X, cast(jax.Array, X))

@@ -1,8 +1,10 @@
 """The compiled learners against plain float64 NumPy, over hundreds of rounds."""
 
 import functools
+import importlib
 import os
 import pathlib
+import pkgutil
 from typing import Any, NamedTuple
 
 import jax
@@ -10,28 +12,23 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+import reference
+import registry
 from compare import mistakes
 from reference import (
-    ahpatron,
-    alma,
-    arow,
-    forgetron,
     fourier,
     gradients,
     kernels,
     maintenance,
     nystrom,
     passive_aggressive,
-    pegasos,
-    perceptron,
-    projectron,
-    sgd,
     support,
 )
 from sklearn.datasets import load_digits, make_moons
 
 import budgetjax as bj
 from budgetjax import losses
+from budgetjax.online import registry as algorithms
 
 # Data of one length, and models of one capacity: a learner's cases with data of one
 # kind share a program.
@@ -130,17 +127,12 @@ STRATEGIES = {
         partial(ref.project_onto_nearest, **RIDGED),
     ),
 }
-LEARNERS = (
-    ahpatron,
-    alma,
-    arow,
-    forgetron,
-    passive_aggressive,
-    pegasos,
-    perceptron,
-    projectron,
-)
-LEARNERS = {learner.__name__.rpartition(".")[2]: learner for learner in LEARNERS}
+# The references of the learners, by name.
+LEARNERS = {
+    name: importlib.import_module(f"reference.{name}")
+    for _, name, _ in pkgutil.iter_modules(reference.__path__)
+    if name in algorithms.by_name()
+}
 
 
 class Case(NamedTuple):
@@ -182,7 +174,7 @@ def case(
     source, classes, gamma, usual = SETS[data]
     kernel, plain = kernel or (bj.RBF(gamma), kernels.rbf(gamma))
     given, wanted = more | (ours or {}), more | (theirs or {})
-    module = LEARNERS.get(algorithm, sgd)
+    module = LEARNERS["sgd" if algorithm == "norma" else algorithm]
     if algorithm != "forgetron":
         given["num_classes"] = wanted["num_classes"] = classes or None
     make = None
@@ -243,8 +235,6 @@ def _cases():
     basic = {"shrink": "basic", "weighted": True}
     yield case("basic", "forgetron", "parity", kernel=polynomial, **basic)
     yield case("fixed", "forgetron", "banana", shrink=0.95, weighted=True)
-    yield case("smallest", "alma", "digits", "smallest")
-    yield case("merge", "alma", "banana", "merge", alpha=0.5)
     yield with_pegasos("delayed", "digits", "delayed-project")
     margin = {"kernel": polynomial, "margin": 0.3}
     yield case("delayed", "perceptron", "parity", "delayed-project", **margin)
@@ -347,7 +337,22 @@ def _cases():
     yield case("landmarks", "arow", "parity", **fixed)
 
 
-CASES = tuple(_cases())
+def _cases_of_rows(listed):
+    """The rows of learners without another case, with two classes and with ten."""
+    names = {ours: name for name, (ours, _) in STRATEGIES.items()}
+    for row in registry.ROWS:
+        name = row.algorithm.name
+        if name in LEARNERS and name not in listed:
+            given = dict(row.arguments)
+            strategy = names.get(given.pop("maintenance", None))
+            for data in ("banana", "digits"):
+                yield case(row.name, name, data, strategy, **given)
+
+
+LISTED = tuple(_cases())
+# These two have tests of their own, below.
+ALONE = {"fourier", "nystrom"}
+CASES = LISTED + tuple(_cases_of_rows({one.algorithm.name for one in LISTED} | ALONE))
 
 
 @pytest.mark.parametrize("case", [pytest.param(one, id=one.name) for one in CASES])
@@ -511,7 +516,7 @@ def test_unbudgeted_perceptron_equals_numpy(double):
         dtype=jnp.float64,
     )
     state, scores = bj.run(bj.perceptron, state, X, y)
-    expected = perceptron.run(
+    expected = LEARNERS["perceptron"].run(
         kernels.rbf(0.05),
         X,
         y,

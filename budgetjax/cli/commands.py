@@ -1,7 +1,7 @@
 """The commands and their options, and how errors, warnings and Ctrl-C are reported.
 
-What a command does is in the module of its name, which imports JAX, so it is imported
-only when the command runs.
+What a command does, if it is more than a call, is in the module of its name, which
+imports JAX, so it is imported only when the command runs.
 """
 
 import errno
@@ -161,62 +161,8 @@ Examples:
 )
 @options.columns
 @options.training_rows
-@click.option(
-    "--budget",
-    type=options.SLOTS,
-    default=BUDGET,
-    help="Maximum number of support vectors: more are slower and often better. For "
-    "budget-svm, the number of examples that count.",
-)
-@click.option(
-    "--gamma",
-    type=options.gamma,
-    metavar="[scale|NUMBER]",
-    default="scale",
-    help="Gamma of the kernel exp(-gamma |x - z|^2); scale: 2 / mean squared distance.",
-)
-@options.learner(solves=True)
-@options.settings("An argument of the learner, such as regularization=1e-3.")
-@options.standardise
-@click.option(
-    "--epochs",
-    type=options.AT_LEAST_1,
-    default=1,
-    help="Passes over the file, in its order.",
-)
-@click.option(
-    "--refit/--no-refit",
-    default=True,
-    help="Recompute the coefficients of the support vectors at the end.",
-)
-@click.option(
-    "--penalty",
-    type=options.POSITIVE,
-    help="Penalty of errors, in the refit or of a solver; smaller gives a smoother "
-    f"model.  [default: {options.PENALTY:g}; {options.SOLVER_PENALTY:g} for a solver]",
-)
-@click.option(
-    "--metric",
-    is_flag=True,
-    help="Learn a linear map of the features too, in about 40 passes over the file; it "
-    "is kept if it predicts a held-out fifth of at least 1,000 rows better. Where they "
-    "predict a sample better, columns become codes of their quantiles first.",
-)
-@options.regression
-@click.option(
-    "--classes",
-    metavar="LABEL,LABEL...",
-    help="All classes; without them, one pass over the file finds them.",
-)
 @click.option("--test", metavar="FILE", help="Another file, to test the model on.")
-@click.option(
-    "--checkpoint",
-    metavar="FILE",
-    help="Keep the progress in FILE; the same command continues from there.",
-)
-@options.seed
-@options.quiet
-@options.training
+@options.train_options
 def train(**given: Any) -> None:
     """Train a model on FILE.
 
@@ -414,12 +360,17 @@ Examples:
     *(".onnx", ".stablehlo"),
     text="The .onnx file, for onnxruntime and others, or .stablehlo, for JAX.",
 )
-def export(**given: Any) -> None:
+def export(model: str, output: str) -> None:
     """Write a predictor of MODEL to a file that runs without budgetjax.
 
     It takes raw rows and returns labels, scores and, if MODEL is calibrated,
     probabilities; or numbers. It includes the scaling and the labels.
     """
-    from budgetjax.cli.export import export as run
+    from budgetjax.cli import reading
+    from budgetjax.exporting import export_model
 
-    run(**given)
+    reports.check_outputs({"--output": output}, model)
+    value = reading.open_model(model).value
+    export_model.export(output, value)
+    dtype = export_model.predictor(value).row_dtype
+    click.echo(f"exported: {output}, of rows in {dtype}")

@@ -379,3 +379,64 @@ seed = click.option(
 )
 
 quiet = click.option("--quiet", is_flag=True, help="No report and no progress.")
+
+# The options of `train` that are fields of `TrainOptions`.
+train_options = combine_options(
+    click.option(
+        "--budget",
+        type=SLOTS,
+        default=online.BUDGET,
+        help="Maximum number of support vectors: more are slower and often better. For "
+        "budget-svm, the number of examples that count.",
+    ),
+    click.option(
+        "--gamma",
+        type=gamma,
+        metavar="[scale|NUMBER]",
+        default="scale",
+        help="Gamma of the kernel exp(-gamma |x - z|^2); scale: 2 / mean squared "
+        "distance.",
+    ),
+    learner(solves=True),
+    settings("An argument of the learner, such as regularization=1e-3."),
+    standardise,
+    click.option(
+        "--epochs",
+        type=AT_LEAST_1,
+        default=1,
+        help="Passes over the file, in its order.",
+    ),
+    click.option(
+        "--refit/--no-refit",
+        default=True,
+        help="Recompute the coefficients of the support vectors at the end.",
+    ),
+    click.option(
+        "--penalty",
+        type=POSITIVE,
+        help="Penalty of errors, in the refit or of a solver; smaller gives a smoother "
+        f"model.  [default: {PENALTY:g}; {SOLVER_PENALTY:g} for a solver]",
+    ),
+    click.option(
+        "--metric",
+        is_flag=True,
+        help="Learn a linear map of the features too, in about 40 passes over the "
+        "file; it is kept if it predicts a held-out fifth of at least 1,000 rows "
+        "better. Where they predict a sample better, columns become codes of their "
+        "quantiles first.",
+    ),
+    regression,
+    click.option(
+        "--classes",
+        metavar="LABEL,LABEL...",
+        help="All classes; without them, one pass over the file finds them.",
+    ),
+    click.option(
+        "--checkpoint",
+        metavar="FILE",
+        help="Keep the progress in FILE; the same command continues from there.",
+    ),
+    seed,
+    quiet,
+    training,
+)

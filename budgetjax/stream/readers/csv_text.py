@@ -63,7 +63,7 @@ def csv(
     batch_rows: int | None = None,
     dtype: DTypeLike | None = None,
 ) -> Batches:
-    r"""Batches of a CSV file, or of several.
+    r"""Batches of a CSV file (`.csv`; `.tsv` with tabs), or of several.
 
     pyarrow parses it in blocks, of which about 10 MiB are held; files `.gz`, `.bz2` and
     `.xz` are decompressed. The text is UTF-8, cells may be quoted, and empty lines are

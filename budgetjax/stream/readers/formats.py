@@ -146,10 +146,9 @@ def read(
 ) -> Batches:
     r"""Batches of a file in any supported format, chosen by its extension.
 
-    The extensions are `.csv`, `.tsv` (with tabs), `.parquet`, `.arrow`, `.feather`,
-    `.npy` and those of `register_format`; a file with any other is read as LIBSVM text.
-    Text files may also end in `.gz`, `.bz2` or `.xz`. Several files, or a folder of
-    them, are read one after the other if they have named columns.
+    Each reader names its extensions; a file with any other is read as LIBSVM text. Text
+    files may also end in `.gz`, `.bz2` or `.xz`. Several files, or a folder of them,
+    are read one after the other if they have named columns.
 
     Args:
       path: the path of a file or a folder, or a list of files.

@@ -42,7 +42,7 @@ def parquet(
     batch_rows: int | None = None,
     dtype: DTypeLike | None = None,
 ) -> Batches:
-    """Batches of a Parquet file, or of several.
+    """Batches of a Parquet file (`.parquet`), or of several.
 
     Only the used columns are read, one page at a time, so about 2 MiB per column are
     held. The footers of all files are read at the start.
