@@ -75,32 +75,35 @@ def shuffle(key: Key[Array, ""], order: Order) -> Order:
     """A random order of the same patterns; O(number).
 
     From 4,096 patterns on it shuffles runs of 16 neighbours, not single patterns: a
-    visit then finds its row in the cache, and takes a third less time. The number of
-    visits stays the same, or grows by up to 40 percent if most patterns are on their
-    margins. The shuffle is that of Fisher and Yates; sorting random numbers would take
-    longer than the visits.
+    visit then finds its row in the cache, and takes a third less time. Exclusive or
+    with 4 random bits reorders each run. The number of visits stays the same, or grows
+    by up to 15 percent. The shuffle is that of Fisher and Yates; sorting random numbers
+    would take longer than the visits.
     """
     seed = jax.random.bits(key, (), jnp.uint32)
     bits = jnp.where(order.number < MANY, jnp.int32(0), jnp.int32(RUN_BITS))
     runs = order.number >> bits
 
-    def place(t, drawn):
+    def place(t, places):
         # One of the t + 1 places so far. The bias towards small numbers, one in 2^32 /
         # n draws, does not matter here.
-        places = (t + 1).astype(jnp.uint32)
-        j = (_random_bits(seed, t) % places).astype(jnp.int32)
-        drawn = set_at(drawn, t, read_in_loop(drawn, j))
-        return set_at(drawn, j, t)
+        random = _random_bits(seed, t)
+        j = (random % (t + 1).astype(jnp.uint32)).astype(jnp.int32)
+        places = set_at(places, t, read_in_loop(places, j))
+        first_bits = (random >> jnp.uint32(32 - RUN_BITS)).astype(jnp.int32)
+        return set_at(places, j, (t << bits) + jnp.where(bits > 0, first_bits, 0))
 
+    # An incomplete last run stays last.
     n = order.indices.shape[0]
-    start = jnp.zeros(max(min(n, MANY), (n >> RUN_BITS) + 1), jnp.int32)
-    drawn = jax.lax.fori_loop(jnp.int32(0), runs, place, start)
+    size = max(min(n, MANY), n >> RUN_BITS) + 1
+    start = jnp.zeros(size, jnp.int32)
+    places = jax.lax.fori_loop(jnp.int32(0), runs, place, start)
+    places = set_at(places, runs, runs << bits)
 
     def visit(t, indices):
-        # An incomplete last run stays last.
         run = t >> bits
-        first = jnp.where(run < runs, get(drawn, run), run) << bits
-        return set_at(indices, t, get(order.indices, first + t - (run << bits)))
+        place = get(places, run) ^ (t - (run << bits))
+        return set_at(indices, t, get(order.indices, place))
 
     start = jnp.zeros_like(order.indices)
     return order._replace(

@@ -24,9 +24,11 @@ from budgetjax.solvers.linear.rows import (
     DenseRows,
     KernelMatrix,
     Rows,
+    ShortRows,
     SparseRows,
     pad_rows,
     read_rows,
+    to_short_rows,
 )
 from budgetjax.solvers.training_set import Matrix, Scalar, Vector
 
@@ -150,20 +152,23 @@ def prepare(state: LinearState, X: RawRows, y: ArrayLike) -> tuple[Rows, Vector]
     return KernelMatrix(gram * signs[:, None] * signs[None], rows.values), y
 
 
-def _sparse_patterns(rows: SparseRows, y: Vector, problem: Problem) -> SparseRows:
+def _sparse_patterns(
+    rows: SparseRows, y: Vector, problem: Problem
+) -> SparseRows | ShortRows:
     starts, indices = np.asarray(rows.starts), np.asarray(rows.indices)
     signs = np.repeat(np.asarray(y), np.diff(starts)).astype(rows.values.dtype)
     # If all numbers are 0, some are kept that belong to no row.
     values = np.array(rows.values)
     values[: len(signs)] *= signs
     if problem.constant is None:
-        return jax.tree.map(jnp.asarray, rows._replace(values=values))
+        signed = rows._replace(values=values)
+        return jax.tree.map(jnp.asarray, to_short_rows(signed))
     last = (np.asarray(y) * float(problem.constant)).astype(values.dtype)
     values = np.insert(values[: len(signs)], starts[1:], last)
     indices = np.insert(indices[: len(signs)], starts[1:], rows.shape[1])
     starts = starts + np.arange(len(starts))
     padded = pad_rows(values, indices, starts, problem.width)
-    return jax.tree.map(jnp.asarray, padded)
+    return jax.tree.map(jnp.asarray, to_short_rows(padded))
 
 
 @jax.jit

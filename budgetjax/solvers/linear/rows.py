@@ -27,11 +27,17 @@ from budgetjax.solvers.training_set import Matrix, Scalar, Vector
 
 # The number of values of a sparse row per iteration.
 PAIR = 2
+# The largest length of a row that is visited without an inner loop.
+SHORT = 16
 
 
-def get(values: Shaped[Array | np.ndarray, " size"], i: Integer[Array, ""]) -> Array:
+def get(
+    values: Shaped[Array | np.ndarray, "size ..."], i: Integer[Array, ""]
+) -> Shaped[Array, "..."]:
     """`values[i]` for an index that is known to be in range."""
-    return jax.lax.dynamic_slice(values, (i,), (1,), allow_negative_indices=False)[0]
+    return jax.lax.dynamic_index_in_dim(
+        values, i, keepdims=False, allow_negative_indices=False
+    )
 
 
 def set_at(
@@ -161,6 +167,41 @@ class SparseRows(NamedTuple):
 
 
 @_pytree.record
+class ShortRows(NamedTuple):
+    """Sparse rows of one length, at most `SHORT`, padded with zeros.
+
+    Visits then need no inner loop, whose start costs a CPU as much as ten numbers.
+    """
+
+    values: Float[Array | np.ndarray, "n length"]
+    indices: Integer[Array | np.ndarray, "n length"]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.values.shape
+
+    def inner(self, i: Int32[Array, ""], w: Float[Array, " size"]) -> Scalar:
+        """The inner product of row `i` and `w`; O(length)."""
+        values, columns = self._row(i)
+        # One read of all weights, for XLA would copy them if `add` followed several.
+        return jnp.sum(values.astype(w.dtype) * w.at[columns].get(mode="clip"))
+
+    def add(
+        self, i: Int32[Array, ""], multiple: Scalar, w: Float[Array, " size"]
+    ) -> Float[Array, " size"]:
+        """`w` plus a multiple of row `i`; O(length)."""
+        values, columns = self._row(i)
+        changes = multiple * values.astype(w.dtype)
+        for k in range(self.values.shape[1]):
+            w = set_at(w, columns[k], get(w, columns[k]) + changes[k])
+        return w
+
+    def _row(self, i: Int32[Array, ""]) -> tuple[Array, Array]:
+        """The values and columns of row `i`, which is known to be in range."""
+        return get(self.values, i), get(self.indices, i)
+
+
+@_pytree.record
 class KernelMatrix(NamedTuple):
     """Patterns in the feature space of a kernel, stored as their inner products.
 
@@ -184,7 +225,7 @@ class KernelMatrix(NamedTuple):
         return DenseRows(self.values).add(i, multiple, w)
 
 
-Rows = DenseRows | SparseRows | KernelMatrix
+Rows = DenseRows | SparseRows | ShortRows | KernelMatrix
 
 
 @jax.jit
@@ -242,6 +283,20 @@ def pad_rows(
     new_values, new_indices = np.zeros(size, values.dtype), np.zeros(size, np.int32)
     new_values[places], new_indices[places] = values, indices
     return SparseRows(new_values, new_indices, new_starts, Static(columns))
+
+
+def to_short_rows(rows: SparseRows) -> SparseRows | ShortRows:
+    """`ShortRows`, unless a row is longer or padding would double the memory."""
+    lengths = np.diff(rows.starts)
+    length = int(lengths.max(initial=PAIR))
+    if length > SHORT or len(lengths) * length > 2 * len(rows.values):
+        return rows
+    stored = np.arange(length) < lengths[:, None]
+    values = np.zeros(stored.shape, rows.values.dtype)
+    indices = np.zeros(stored.shape, np.min_scalar_type(rows.shape[1]))
+    values[stored] = rows.values[: rows.starts[-1]]
+    indices[stored] = rows.indices[: rows.starts[-1]]
+    return ShortRows(values, indices)
 
 
 def read(X: RawRows) -> RawRows:
