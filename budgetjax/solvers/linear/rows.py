@@ -170,7 +170,8 @@ class SparseRows(NamedTuple):
 class ShortRows(NamedTuple):
     """Sparse rows of one length, at most `SHORT`, padded with zeros.
 
-    Visits then need no inner loop, whose start costs a CPU as much as ten numbers.
+    A visit then needs no inner loop. Columns have the smallest unsigned type, since
+    reading rows from memory takes most of a visit.
     """
 
     values: Float[Array | np.ndarray, "n length"]
@@ -183,7 +184,7 @@ class ShortRows(NamedTuple):
     def inner(self, i: Int32[Array, ""], w: Float[Array, " size"]) -> Scalar:
         """The inner product of row `i` and `w`; O(length)."""
         values, columns = self._row(i)
-        # One read of all weights, for XLA would copy them if `add` followed several.
+        # A gather: XLA would copy the weights if `add` followed reads one by one.
         return jnp.sum(values.astype(w.dtype) * w.at[columns].get(mode="clip"))
 
     def add(
