@@ -700,7 +700,9 @@ def test_short_rows_are_the_same_rows():
         for i, row in enumerate(matrix.toarray()):
             place = jnp.int32(i)
             np.testing.assert_allclose(held.inner(place, w), row @ w, rtol=1e-6)
-            np.testing.assert_allclose(held.add(place, 2, w), 2 * row + w, rtol=1e-6)
+            np.testing.assert_allclose(
+                held.add(place, jnp.float32(2), w), 2 * row + w, rtol=1e-6
+            )
     # One long row among short ones would fill the memory with zeros.
     matrix = scipy.sparse.csr_array(np.vstack([np.ones((1, 9)), np.eye(40, 9)]))
     assert isinstance(rows.to_short_rows(bj.sparse_rows(matrix)), rows.SparseRows)

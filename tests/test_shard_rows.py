@@ -61,8 +61,9 @@ REFITS = {
         {"loss": "huber"},
     ),
     "penalties": (learned, Y, {"penalty": [0.1, 10.0], "calibrate": True}),
-    # One batch per pass, so the order of rows does not matter.
-    "moved": (learned, Y, {"move_vectors": True, "epochs": 3}),
+    # One batch per pass, so the order of rows does not matter. Adam divides by the size
+    # of slopes, which magnifies rounding from step to step, so steps are two.
+    "moved": (learned, Y, {"move_vectors": True, "epochs": 2}),
 }
 
 

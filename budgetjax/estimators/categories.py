@@ -20,7 +20,7 @@ def find(X: Any) -> Categories:
     """The categories of columns of texts, and of those that pandas calls categories.
 
     Raises:
-      ValueError: if a column has dates or durations, whose unit nobody knows.
+      ValueError: if a column has dates or durations, which have no unit.
     """
     # Tables of Arrow have none.
     names = (hasattr(X, "dtypes") and raw_rows.column_names(X)) or ()

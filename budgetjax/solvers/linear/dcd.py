@@ -170,7 +170,7 @@ def one_pass(state: State, X: Rows) -> State:
         still = (low & (gradient > 0)) | (high & (gradient < 0))
         projected = jnp.where(still, 0, gradient)
         ends = jnp.stack([-projected, projected])
-        return updated, ~shrunk, jnp.where((ends > tally) & ~shrunk, ends, tally)
+        return updated, ~shrunk, jnp.where(shrunk, tally, jnp.maximum(tally, ends))
 
     order, start = shuffle(order_key, state.order), (state.weights, state.coefficients)
     tally = jnp.full_like(state.bounds, -jnp.inf)
