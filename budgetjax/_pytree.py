@@ -343,4 +343,5 @@ class Counter(NamedTuple):
     __truediv__ = _operator(operator.truediv)
 
 
+# A number, not the fields that `record` shows.
 Counter.__repr__ = lambda self: value_repr(self)

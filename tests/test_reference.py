@@ -352,7 +352,11 @@ def _cases_of_rows(listed):
 LISTED = tuple(_cases())
 # These two have tests of their own, below.
 ALONE = {"fourier", "nystrom"}
-CASES = LISTED + tuple(_cases_of_rows({one.algorithm.name for one in LISTED} | ALONE))
+CASES = (
+    *LISTED,
+    *_cases_of_rows({one.algorithm.name for one in LISTED} | ALONE),
+    case("merge", "alma", "banana", "merge", alpha=0.5),
+)
 
 
 @pytest.mark.parametrize("case", [pytest.param(one, id=one.name) for one in CASES])
