@@ -177,7 +177,7 @@ METHODS: dict[str, Callable[[bool, int], Any]] = {
     "SVC": svc,
     "RealMLP": of_package("pytabkit", "RealMLP_TD_Classifier", "RealMLP_TD_Regressor"),
     "TabM": of_package("pytabkit", "TabM_D_Classifier", "TabM_D_Regressor"),
-    "xRFM": of_package("xrfm", "xRFM", "xRFM"),
+    "xRFM": of_package("pytabkit", "XRFM_D_Classifier", "XRFM_D_Regressor"),
 }
 # What runs where nothing but the test extra and lightgbm is installed.
 USUAL = [

@@ -184,6 +184,9 @@ def test_features_that_come_and_go_are_zeros_of_a_run():
     with pytest.raises(ValueError, match=r"got nan for 'b'; leave out"):
         again.predict_many(frame)
     assert_same((again.state,), (expected,), FLOAT32)
+    # Three features and fourteen are more than the sixteen columns that there were.
+    again.learn_one({f"new {i}": 1.0 for i in range(14)}, 1)
+    assert len(again.features) == again.state.expansion.vectors.shape[1] == 17
 
 
 def test_a_regressor_is_a_run_and_weights_count():
