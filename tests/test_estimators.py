@@ -918,7 +918,7 @@ def asked(monkeypatch):
             ]
         )
 
-    def run(algorithm, state, rows, y, weight):
+    def run(algorithm, state, rows, y, weight, block_size):
         note(state, rows, y, weight)
         expansion = state.expansion._replace(num_active=1)
         return state._replace(expansion=expansion), None
