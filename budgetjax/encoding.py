@@ -36,6 +36,10 @@ Features = Float[np.ndarray, "n features"]
 
 # Where the smooth clip ends, in units from the centre.
 CLIP = 3.0
+# Where codes end, in bins beyond the first one and the last. Without an end, the time of
+# a stream whose first rows fitted the codes leaves them by hundreds of bins: in one pass
+# over electricity prices in time order, 57 percent became 77.
+BEYOND = 3.0
 # Farther values are clipped to the same float64.
 FARTHEST = 1e9
 # Edges are at least so far apart, after the clip: float32 resolves 2e-7 there.
@@ -53,8 +57,8 @@ class Encoding(NamedTuple):
 
     A number x is clipped smoothly, `v / sqrt(1 + (v / 3)^2)` of `v = (x - centre) /
     unit`, and has one code per bin of its column: 0 below the bin, 1 above it, and
-    linear inside; linear without end below the first bin and above the last. A column
-    of categories has one code per value, 1 for that value, and all are 0 for an unseen
+    linear inside; it goes on for three bins below the first one and above the last. A
+    column of categories has one code per value, 1 for that value, and all are 0 for an unseen
     one. A missing value (NaN) has the codes 0 and a code of its own, if its column
     lacked values in fitting; else it counts as the centre, or as an unseen category. A
     column with one value has no codes.
@@ -214,8 +218,8 @@ def lines(encoding: Encoding, numpy: Any = np) -> Lines:
     return Lines(
         numpy.where(is_bin, low, 0),
         1 / numpy.where(is_bin, high - low, 1),
-        numpy.where(is_first, -numpy.inf, 0),
-        numpy.where(is_last, numpy.inf, 1),
+        numpy.where(is_first, -BEYOND, 0),
+        numpy.where(is_last, 1 + BEYOND, 1),
     )
 
 
@@ -308,9 +312,10 @@ def fit(
       Massart (1990), "The tight constant in the Dvoretzky-Kiefer-Wolfowitz
       inequality", https://doi.org/10.1214/aop/1176990746.
 
-    Differences from the papers: numbers are clipped before their quantiles are taken,
-    and a column of few values has an edge per value. Edges closer than 1e-4 of the unit
-    count once, since float32 does not resolve them.
+    Differences from the papers: numbers are clipped before their quantiles are taken, a
+    column of few values has an edge per value, and codes end three bins beyond the
+    first one and the last. Edges closer than 1e-4 of the unit count once, since float32
+    does not resolve them.
     """
     _checks.check_not_traced(X)
     names = raw_rows.column_names(X)

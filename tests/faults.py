@@ -104,7 +104,7 @@ FAULTS = (
     Fault("metric", "refitting/metric.py", "last = learned if judge(last) > judge(learned) else last", "last = last"),
     Fault("metric", "refitting/metric.py", "prior = PRIOR * scale**2 * prior", "prior = PRIOR * prior"),
     # Encoded columns.
-    Fault("encoding", "encoding.py", "numpy.where(is_last, numpy.inf, 1),", "numpy.where(is_last, 1, 1),"),
+    Fault("encoding", "encoding.py", "numpy.where(is_last, 1 + BEYOND, 1),", "numpy.where(is_last, 1, 1),"),
     Fault("encoding", "encoding.py", "codes = numpy.where(missing & lacks, 0, codes)", "codes = codes"),
     Fault("encoding", "encoding.py", "flags = is_seen | (missing & ~is_value)", "flags = is_seen"),
     Fault("encoding", "encoding.py", "more_digits = (centre - first_digits).astype(dtype)", "more_digits = 0 * first_digits"),

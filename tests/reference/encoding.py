@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 NEAREST = 1e-4
+BEYOND = 3
 
 
 @dataclass
@@ -84,7 +85,9 @@ def codes(columns, x):
                 elif v >= high and t < T:
                     found.append(1.0)
                 else:
-                    found.append((v - low) / (high - low))
+                    # The paper has no end; streams drift beyond their first rows.
+                    code = (v - low) / (high - low)
+                    found.append(min(max(code, -BEYOND), 1 + BEYOND))
         if column.has_missing:
             found.append(float(missing))
     return found
