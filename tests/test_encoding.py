@@ -184,6 +184,15 @@ def test_few_values_have_an_edge_each(max_values):
     assert edges == [41 if max_values > 40 else 5, 5, 5, 5]
 
 
+def test_a_column_with_one_value_may_change_in_a_stream():
+    X = np.array([[7.0, 1.0], [7.0, 2.0], [7.0, 3.0]])
+    later = [[7.0, 2.0], [8.0, 2.0], [6.9, 2.0]]
+    assert bj.encoding.fit(X, 2).apply(later, float)[:, :-2].shape == (3, 0)
+    codes = bj.encoding.fit(X, 2, more_to_come=True).apply(later, float)[:, 0]
+    assert codes[0] == 0
+    np.testing.assert_allclose(codes[1:], [1 / np.sqrt(1 + 1 / 9), -0.1], rtol=1e-3)
+
+
 def test_columns_of_a_data_frame_have_names():
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame({"price": [1.0, 2.5, 9.0], "colour": [3, 7, 7]})
