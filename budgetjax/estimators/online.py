@@ -70,15 +70,17 @@ STEEPEST = 5.0
 # of 45 tables, where numbers name states, hours or airports, and none on the others.
 TRIED_FOR_LABELS = ((0, 1.0, 0), (5, 4.0, 0), (16, 4.0, 128))
 TRIED_FOR_NUMBERS = ((0, 4.0, 0), (5, 1.0, 0), (16, 1.0, 128))
-# From this number of rows on, 16 bins become 64: that took 2 to 13 percent of the
-# errors on five large tables, but added 1 percent on small ones.
-FEW_BINS, MORE_BINS, MORE_ROWS = 16, 64, 30_000
+# The finest bins, and the number of codes from which on fewer values have an edge, and
+# bins are fewer.
+FINE = 16, 512
+# Those from this number of rows on: 64 bins took 2 to 13 percent of the errors on five
+# large tables, but added 1 percent on small ones. Of labels, 128 bins took another 1 to
+# 6 percent on three tables; for numbers they were worse by half on one.
+MANY_TO_BIN, FINE_FOR_LABELS, FINE_FOR_NUMBERS = 30_000, (128, 1024), (64, 512)
 # The form of one pass, which tries none. Of standardised columns and those of 0, 5 and
 # 16 bins, the last had the fewest errors on 16 of 22 tables, up to half as many as the
 # first; edges at values took another three quarters on one.
-FORM_OF_STREAM = (FEW_BINS, 1.0, 128)
-# If there are more codes than this, fewer values have an edge, and bins are fewer.
-MOST_CODES = 512
+FORM_OF_STREAM = (FINE, 1.0, 128)
 # Passes of steps before the choice among these, fewer over many rows, and all of them
 # over few: that took 4 percent of the errors on ten small tables. On seventeen sets,
 # choices after three were 0.07 points worse than after five.
@@ -528,6 +530,7 @@ class Kernelised(OnlineEstimator):
     # The losses and algorithms to choose from, and the forms of a table to try.
     _family: ClassVar[Family]
     _tried: ClassVar[tuple[tuple[int, float, int], ...]]
+    _finest: ClassVar[tuple[int, int]]
 
     def _loss_setting(self) -> str | Callable[..., Array] | None:
         """The loss, by its name or as a function."""
@@ -595,9 +598,9 @@ class Kernelised(OnlineEstimator):
         if not self._tries_forms(X):
             return [self._form_of_stream(X)]
         few = X.shape[0] < FEWEST_ROWS
-        finest = FEW_BINS if X.shape[0] < MORE_ROWS else MORE_BINS
+        finest = FINE if X.shape[0] < MANY_TO_BIN else self._finest
         forms = [
-            _fit_form(X, self._nominal, finest if values else bins, factor, values)
+            _fit_form(X, self._nominal, finest if values else (bins,), factor, values)
             for bins, factor, values in (((0, 1.0, 0),) if few else self._tried)
         ]
         width = max(form.width for form in forms)
@@ -634,7 +637,7 @@ class Kernelised(OnlineEstimator):
         if X.shape[0] >= FEWEST_ROWS and self._is_free_table(X):
             return _fit_form(X, self._nominal, *FORM_OF_STREAM, more_to_come=True)
         if self._nominal and _is_auto(self.encode):
-            return _fit_form(X, self._nominal, 0, more_to_come=True)
+            return _fit_form(X, self._nominal, (0,), more_to_come=True)
         if self.encode is False or _is_auto(self.encode):
             assert_all_finite(inputs.values(X), input_name="X")
             return Form()
@@ -645,7 +648,7 @@ class Kernelised(OnlineEstimator):
             wanted = "be False or 'auto' for sparse rows"
             raise ArgumentError("encode", wanted, num_bins)
         num_bins = _checks.size("encode", num_bins, at_least=0)
-        return _fit_form(X, self._nominal, num_bins, more_to_come=True)
+        return _fit_form(X, self._nominal, (num_bins,), more_to_come=True)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -836,20 +839,25 @@ def _spread(
 def _fit_form(
     X: Rows,
     nominal: Sequence[int],
-    num_bins: int,
+    fine: tuple[int] | tuple[int, int],
     factor: float = 1.0,
     max_values: int = 0,
     *,
     more_to_come: bool = False,
 ) -> Form:
-    """The form of rows with so many bins per column, fitted to a part of them."""
+    """The form of rows in codes fitted to a part of them.
+
+    `fine` has the number of bins per column, and the maximum number of codes, if any.
+    """
     rows = inputs.to_array(X[:: -(-X.shape[0] // inputs.SAMPLED_ROWS)])
+    num_bins, *most = fine
     fit = functools.partial(
         encoding.fit, rows, nominal=nominal, more_to_come=more_to_come
     )
     codes = fit(num_bins, max_values=max_values)
-    while max_values > FEW_BINS and codes.num_codes > MOST_CODES:
-        max_values, num_bins = max_values // 2, max(FEW_BINS, num_bins // 2)
+    fewest, _ = FINE
+    while most and max_values > fewest and codes.num_codes > most[0]:
+        max_values, num_bins = max_values // 2, max(fewest, num_bins // 2)
         codes = fit(num_bins, max_values=max_values)
     return Form(codes, num_bins, factor, codes.num_features)
 
@@ -981,15 +989,16 @@ class BudgetedKernelClassifier(Classifier, Kernelised):
       encode: how columns are written before they are learned; see `budgetjax.encoding`.
         False for rows as they are; a number of bins per column, where 0 is a number in
         units of the column's quartiles with outliers clipped. "auto" tries 0, 5 and 16
-        bins in `fit`, from 30,000 rows on 0, 5 and 64, with a learned metric, by fits
-        judged on held-out rows, short ones from 10,000 rows on, of 200,000 rows at
-        most; a column of few values has a bin between any two. It is 16 bins without a
-        refit and in `partial_fit`, whose first rows fit them. With fewer than 1,000
-        rows it is 0, and False in `partial_fit`; and False for sparse rows, for more
-        than 128 columns, such as images, and where `kernel`, `gamma`, `move_vectors` or
-        `learn_metric` are not their defaults. Encoded rows may have missing values,
-        NaN, and those of a data frame names: columns of texts, or of pandas'
-        categories, have a code per name, except for names beyond the 128 most frequent.
+        bins in `fit`, from 30,000 rows on 0, 5 and 128 (64 in a regressor), with a
+        learned metric, by fits judged on held-out rows, short ones from 10,000 rows on,
+        of 200,000 rows at most; a column of few values has a bin between any two. It is
+        16 bins without a refit and in `partial_fit`, whose first rows fit them. With
+        fewer than 1,000 rows it is 0, and False in `partial_fit`; and False for sparse
+        rows, for more than 128 columns, such as images, and where `kernel`, `gamma`,
+        `move_vectors` or `learn_metric` are not their defaults. Encoded rows may have
+        missing values, NaN, and those of a data frame names: columns of texts, or of
+        pandas' categories, have a code per name, except for names beyond the 128 most
+        frequent.
       epochs: passes of `fit` over the rows.
       shuffle: whether each pass of `fit` has a new random order.
       capacity: slots to allocate, at least the budget; None for the budget. Programs
@@ -1032,7 +1041,7 @@ class BudgetedKernelClassifier(Classifier, Kernelised):
     class_weight: ClassWeight = None
 
     _family = choices.CLASSIFIER
-    _tried = TRIED_FOR_LABELS
+    _tried, _finest = TRIED_FOR_LABELS, FINE_FOR_LABELS
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -1213,7 +1222,7 @@ class BudgetedKernelRegressor(RegressorMixin, Kernelised):
     quantile: float | Sequence[float] | np.ndarray | None = None
 
     _family = choices.REGRESSOR
-    _tried = TRIED_FOR_NUMBERS
+    _tried, _finest = TRIED_FOR_NUMBERS, FINE_FOR_NUMBERS
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
