@@ -114,7 +114,7 @@ def test_missing_values_are_a_code(fitted):
         lambda: BudgetedKernelClassifier(encode=False).fit(MISSING, LABELS),
         lambda: BudgetedKernelClassifier(gamma=1.0).fit(MISSING, LABELS),
         lambda: BudgetedKernelClassifier().partial_fit(
-            MISSING, LABELS, np.unique(LABELS)
+            MISSING[:99], LABELS[:99], np.unique(LABELS)
         ),
     ],
 )
@@ -232,6 +232,37 @@ def test_an_encoding_in_one_pass():
     assert model.model_.scaling.num_features == model.support_vectors_.shape[1]
     # A label drawn at random is right in a quarter of the rows.
     assert model.score(TEST, TEST_LABELS) > 0.4
+
+
+def test_a_stream_of_a_table_is_encoded_by_its_first_rows():
+    model = BudgetedKernelClassifier(BUDGET, random_state=0)
+    model.partial_fit(X[:1000], LABELS[:1000], np.unique(LABELS))
+    codes = model.model_.scaling
+    model.partial_fit(MISSING[1000:], LABELS[1000:])
+    assert model.model_.scaling is codes
+    assert codes.num_codes == 3 * 16 + len(np.unique(X[:1000, 2])) - 1
+    standardised = clone(model).set_params(encode=0)
+    standardised.partial_fit(X, LABELS, np.unique(LABELS))
+    score = model.score(TEST, TEST_LABELS)
+    assert score > standardised.score(TEST, TEST_LABELS) + 0.05
+
+
+def test_few_first_rows_of_a_stream_give_their_scales():
+    def scaling_of(rows, **more):
+        model = BudgetedKernelClassifier(BUDGET, random_state=0, **more)
+        return model._form_of_stream(rows).encoding
+
+    assert scaling_of(X[:100]).num_codes == 4
+    # A column with one value so far may change.
+    constant = np.concatenate([X[:100], np.ones((100, 1))], axis=1)
+    assert scaling_of(constant).num_codes == 5
+    alike = np.random.default_rng(0).normal(size=(100, 4))
+    for rows, more in (
+        *((alike, {}), (X[:99], {}), (X, {"gamma": 0.1})),
+        *((X, {"algorithm": "fourier"}), (X, {"encode": False})),
+    ):
+        assert scaling_of(rows, **more) is None
+    assert scaling_of(X, refit=False).num_codes > 4
 
 
 def test_numbers_of_a_table():

@@ -81,6 +81,9 @@ MANY_TO_BIN, FINE_FOR_LABELS, FINE_FOR_NUMBERS = 30_000, (128, 1024), (64, 512)
 # 16 bins, the last had the fewest errors on 16 of 22 tables, up to half as many as the
 # first; edges at values took another three quarters on one.
 FORM_OF_STREAM = (FINE, 1.0, 128)
+# With fewer first rows than a table has, a stream of unlike columns is standardised, as
+# long as there are so many.
+FEWEST_TO_SCALE = 100
 # Passes of steps before the choice among these, fewer over many rows, and all of them
 # over few: that took 4 percent of the errors on ten small tables. On seventeen sets,
 # choices after three were 0.07 points worse than after five.
@@ -634,9 +637,11 @@ class Kernelised(OnlineEstimator):
         return free and has_vectors and is_table
 
     def _form_of_stream(self, X: Rows) -> Form:
-        if X.shape[0] >= FEWEST_ROWS and self._is_free_table(X):
+        is_table = self._is_free_table(X)
+        if is_table and X.shape[0] >= FEWEST_ROWS:
             return _fit_form(X, self._nominal, *FORM_OF_STREAM, more_to_come=True)
-        if self._nominal and _is_auto(self.encode):
+        is_unlike = is_table and X.shape[0] >= FEWEST_TO_SCALE and not _fit_raw_form(X)
+        if is_unlike or (self._nominal and _is_auto(self.encode)):
             return _fit_form(X, self._nominal, (0,), more_to_come=True)
         if self.encode is False or _is_auto(self.encode):
             assert_all_finite(inputs.values(X), input_name="X")
@@ -945,8 +950,8 @@ class BudgetedKernelClassifier(Classifier, Kernelised):
     prediction. The budget bounds memory and time per row. `fit` brings the columns of a
     table to one scale, and from 1,000 rows on writes them as codes of their quantiles
     where that predicts held-out rows better; `partial_fit` takes the quantiles of the
-    first rows that it gets, if they are 1,000 or more. With fewer, standardise columns
-    with different units first.
+    first rows that it gets, so 1,000 or more of them serve it best. With fewer than
+    100, standardise columns with different units first.
 
     It computes in float32, or in float64 if X is float64 and JAX enables it. Compiled
     programs are kept in the user's cache folder, so a later process starts faster; see
@@ -993,12 +998,12 @@ class BudgetedKernelClassifier(Classifier, Kernelised):
         learned metric, by fits judged on held-out rows, short ones from 10,000 rows on,
         of 200,000 rows at most; a column of few values has a bin between any two. It is
         16 bins without a refit and in `partial_fit`, whose first rows fit them. With
-        fewer than 1,000 rows it is 0, and False in `partial_fit`; and False for sparse
-        rows, for more than 128 columns, such as images, and where `kernel`, `gamma`,
-        `move_vectors` or `learn_metric` are not their defaults. Encoded rows may have
-        missing values, NaN, and those of a data frame names: columns of texts, or of
-        pandas' categories, have a code per name, except for names beyond the 128 most
-        frequent.
+        fewer than 1,000 rows it is 0, and False for fewer than 100 in `partial_fit` or
+        where columns have one scale there; and False for sparse rows, for more than 128
+        columns, such as images, and where `kernel`, `gamma`, `move_vectors` or
+        `learn_metric` are not their defaults. Encoded rows may have missing values,
+        NaN, and those of a data frame names: columns of texts, or of pandas'
+        categories, have a code per name, except for names beyond the 128 most frequent.
       epochs: passes of `fit` over the rows.
       shuffle: whether each pass of `fit` has a new random order.
       capacity: slots to allocate, at least the budget; None for the budget. Programs
