@@ -152,18 +152,21 @@ def order() -> Cells:
 @table(PAGE, "electricity")
 def electricity() -> Cells:
     lines: dict[str, Where] = {
-        "AROW, `drift=0.01`, codes": {"learner": "AROW, drift, codes"},
-        "AROW, codes": {"learner": "AROW, codes"},
-        "passive-aggressive, merge, codes": {"learner": "PA-I, merge, codes"},
-        "Pegasos, merge, codes": {"learner": "Pegasos, merge, codes"},
-        "AROW, `drift=0.01`": {"learner": "AROW, drift"},
+        "AROW with `drift`": {"learner": "AROW, drift"},
         "AROW": {"learner": "AROW"},
         "passive-aggressive, merge": {"learner": "PA-I, merge"},
         "Projectron++": {"learner": "Projectron++"},
         "Pegasos, merge": {"learner": "Pegasos, merge"},
+        "AROW with `drift`, codes": {"learner": "AROW, drift, codes"},
+        "AROW, codes": {"learner": "AROW, codes"},
+        "passive-aggressive, merge, codes": {"learner": "PA-I, merge, codes"},
+        "Pegasos, merge, codes": {"learner": "Pegasos, merge, codes"},
     }
-    column: dict[str, Where] = {"accuracy, %": {"B": 100}}
-    return grid(lines, column, figure("electricity", "accuracy %"))
+    columns: dict[str, Where] = {
+        "100 vectors, %": {"B": 100},
+        "500 vectors, %": {"B": 500},
+    }
+    return grid(lines, columns, figure("electricity", "accuracy %"))
 
 
 @table(PAGE, "refits-beside-linearsvc")
