@@ -1,5 +1,7 @@
 """Estimators that write the columns of a table as codes; see tests/test_encoding.py."""
 
+import types
+
 import numpy as np
 import onnxruntime
 import pytest
@@ -222,6 +224,27 @@ def test_many_rows_are_streamed_only_if_that_is_needed(monkeypatch, plain, sampl
     assert steps == [512] * 3 + [len(labels)] * plain
     assert int(model.state_.num_seen) == 2 * np.count_nonzero(weights)
     assert plain or model.score(TEST, TEST_LABELS) > 0.9
+
+
+@pytest.mark.usefixtures("as_installed")
+@pytest.mark.parametrize(
+    ("rows", "epochs", "error", "kept"),
+    [
+        *((3000, 20, 0.9, 60), (3000, 20, 1.0, 20), (3000, 5, 1.1, 60)),
+        *((50_000, 5, 1.1, 30), (10**6, 3, 1.1, 20)),
+    ],
+)
+def test_more_passes_stay_if_held_out_rows_prefer_them(rows, epochs, error, kept):
+    """A short trial, of error 1, says nothing of a whole one."""
+
+    def draft(epochs, share):
+        return types.SimpleNamespace(
+            problem=types.SimpleNamespace(epochs=epochs),
+            errors=lambda: [np.array([share])],
+            learn_metric=lambda more: draft(more, error),
+        )
+
+    assert online._learn_longer(draft(epochs, 1.0), rows).problem.epochs == kept
 
 
 def test_an_encoding_in_one_pass():
