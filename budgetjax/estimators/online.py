@@ -75,7 +75,8 @@ TRIED_FOR_NUMBERS = ((0, 4.0, 0), (5, 1.0, 0), (16, 1.0, 128))
 FINE = 16, 512
 # Those from this number of rows on: 64 bins took 2 to 13 percent of the errors on five
 # large tables, but added 1 percent on small ones. Of labels, 128 bins took another 1 to
-# 6 percent on three tables; for numbers they were worse by half on one.
+# 6 percent on three tables; for numbers they were worse by half on one, and on 500,000
+# rows of labels they took twice the time for nothing.
 MANY_TO_BIN, FINE_FOR_LABELS, FINE_FOR_NUMBERS = 30_000, (128, 1024), (64, 512)
 # The form of one pass, which tries none. Of standardised columns and those of 0, 5 and
 # 16 bins, the last had the fewest errors on 16 of 22 tables, up to half as many as the
@@ -605,7 +606,9 @@ class Kernelised(OnlineEstimator):
         if not self._tries_forms(X):
             return [self._form_of_stream(X)]
         few = X.shape[0] < FEWEST_ROWS
-        finest = FINE if X.shape[0] < MANY_TO_BIN else self._finest
+        few_codes = FINE if X.shape[0] < MANY_TO_BIN else FINE_FOR_NUMBERS
+        between = MANY_TO_BIN <= X.shape[0] <= TRIAL_ROWS
+        finest = self._finest if between else few_codes
         forms = [
             _fit_form(X, self._nominal, finest if values else (bins,), factor, values)
             for bins, factor, values in (((0, 1.0, 0),) if few else self._tried)
@@ -648,7 +651,11 @@ class Kernelised(OnlineEstimator):
         if is_unlike or (self._nominal and _is_auto(self.encode)):
             return _fit_form(X, self._nominal, (0,), more_to_come=True)
         if self.encode is False or _is_auto(self.encode):
-            assert_all_finite(inputs.values(X), input_name="X")
+            try:
+                assert_all_finite(inputs.values(X), input_name="X")
+            except ValueError as error:
+                error.add_note("encode=0 takes missing values.")
+                raise
             return Form()
         num_bins, wanted = self.encode, "be False, 'auto' or a number of bins"
         if not isinstance(num_bins, int | np.integer) or isinstance(num_bins, bool):
@@ -1010,16 +1017,17 @@ class BudgetedKernelClassifier(Classifier, Kernelised):
       encode: how columns are written before they are learned; see `budgetjax.encoding`.
         False for rows as they are; a number of bins per column, where 0 is a number in
         units of the column's quartiles with outliers clipped. "auto" tries 0, 5 and 16
-        bins in `fit`, from 30,000 rows on 0, 5 and 128 (64 in a regressor), with a
-        learned metric, by fits judged on held-out rows, short ones from 10,000 rows on,
-        of 200,000 rows at most; a column of few values has a bin between any two. It is
-        16 bins without a refit and in `partial_fit`, whose first rows fit them. With
-        fewer than 1,000 rows it is 0, and False for fewer than 100 in `partial_fit` or
-        where columns have one scale there; and False for sparse rows, for more than 128
-        columns, such as images, and where `kernel`, `gamma`, `move_vectors` or
-        `learn_metric` are not their defaults. Encoded rows may have missing values,
-        NaN, and those of a data frame names: columns of texts, or of pandas'
-        categories, have a code per name, except for names beyond the 128 most frequent.
+        bins in `fit`, from 30,000 rows on 0, 5 and 128 (64 in a regressor, or from
+        200,000), with a learned metric, by fits judged on held-out rows, short ones
+        from 10,000 rows on, of 200,000 rows at most; a column of few values has a bin
+        between any two. It is 16 bins without a refit and in `partial_fit`, whose first
+        rows fit them. With fewer than 1,000 rows it is 0, and False for fewer than 100
+        in `partial_fit` or where columns have one scale there; and False for sparse
+        rows, for more than 128 columns, such as images, and where `kernel`, `gamma`,
+        `move_vectors` or `learn_metric` are not their defaults. Encoded rows may have
+        missing values, NaN, and those of a data frame names: columns of texts, or of
+        pandas' categories, have a code per name, except for names beyond the 128 most
+        frequent.
       epochs: passes of `fit` over the rows.
       shuffle: whether each pass of `fit` has a new random order.
       capacity: slots to allocate, at least the budget; None for the budget. Programs

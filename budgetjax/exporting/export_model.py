@@ -72,15 +72,15 @@ def export(path: str | os.PathLike[str], model: Any) -> None:
     kernel. It is a zip archive with `program`, written by `jax.export`, whose `label`
     is an index into `classes` in `about.json`:
 
-    .. code-block:: python
-
-        import json, zipfile, jax.export
-        with zipfile.ZipFile("model.stablehlo") as file:
-            program = jax.export.deserialize(bytearray(file.read("program")))
-            about = json.loads(file.read("about.json"))
-        with jax.enable_x64(about["dtype"] == "float64"):
-            found = program.call(X.astype(about["dtype"]))
-        labels = [about["classes"][i] for i in found["label"]]
+    ```python
+    import json, zipfile, jax.export
+    with zipfile.ZipFile("model.stablehlo") as file:
+        program = jax.export.deserialize(bytearray(file.read("program")))
+        about = json.loads(file.read("about.json"))
+    with jax.enable_x64(about["dtype"] == "float64"):
+        found = program.call(X.astype(about["dtype"]))
+    labels = [about["classes"][i] for i in found["label"]]
+    ```
 
     JAX reads such programs for at least six months after the version that wrote them.
 
