@@ -483,7 +483,9 @@ def some_tables() -> Cells:
         known[data] for data in ("letter", "covtype-100k", "satimage", "electricity")
     ]
     places = [head.index(name) for name in ("", "rows", "100 vectors", "500 vectors")]
-    places += map(head.index, ("HistGradientBoosting", "LightGBM", "random forest"))
+    places += map(
+        head.index, ("HistGradientBoosting", "LightGBM", "CatBoost", "random forest")
+    )
     return [[line[place] for place in places] for line in (head, *few, ranks)]
 
 

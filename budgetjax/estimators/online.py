@@ -937,7 +937,7 @@ def _find_best(drafts: Sequence[Draft | None]) -> int:
 
 
 def _learn_longer(draft: Draft, count: int) -> Draft:
-    """The choices of a trial with a metric of more passes over so many rows.
+    """The choices of a trial with a metric of more passes over `count` rows.
 
     Fewer passes that ended stay, if they predict held-out rows better.
     """
