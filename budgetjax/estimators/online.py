@@ -741,10 +741,10 @@ class Kernelised(OnlineEstimator):
             start = functools.partial(
                 self._start_refit, seed=seed, report=report, of_stream=of_stream
             )
-            best, draft, tried, number = streamed[0], None, None, None
+            best, draft, tried = streamed[0], None, None
+            weights = best.examples.weights
+            count = int(np.count_nonzero(weights))
             if len(streamed) > 1:
-                weights = best.examples.weights
-                count = int(np.count_nonzero(weights))
                 if count > TRIAL_ROWS:
                     tried = _spread(orders[0], weights, TRIAL_ROWS)
                 epochs = EPOCHS if count <= FEW_ROWS else TRIAL_EPOCHS
@@ -758,7 +758,7 @@ class Kernelised(OnlineEstimator):
                 # What a trial prefers is not compared again on all rows.
                 learns = draft is not None and draft.metric is not None
                 draft = start(best, learns=learns)
-            elif number is not None:
+            else:
                 draft = _learn_longer(draft, count)
             if best.is_partial:
                 best, draft = self._complete(best, draft, orders, start)
