@@ -160,7 +160,11 @@ class InParts:
         return self.model.model_
 
     def fit(self, X: np.ndarray, y: np.ndarray) -> None:
-        more = {} if hasattr(self.model, "quantile") else {"classes": np.unique(y)}
+        more = (
+            {}
+            if isinstance(self.model, BudgetedKernelRegressor)
+            else {"classes": np.unique(y)}
+        )
         if self.scaler is not None:
             X = self.scaler.fit(X[:PART]).transform(X)
         for start in range(0, len(y), PART):
@@ -234,7 +238,7 @@ USUAL = [
 def size(model: Any) -> int:
     """The bytes of the model's file."""
     file = io.BytesIO()
-    if hasattr(model, "model_"):
+    if isinstance(model, BudgetedKernelClassifier | BudgetedKernelRegressor | InParts):
         path = Path("/tmp") / f"tables-{time.time_ns()}.bj"
         bj.save(path, model.model_)
         size = path.stat().st_size

@@ -448,30 +448,27 @@ def tables() -> Cells:
     ]
 
 
+def score_table(names: dict[str, str]) -> Cells:
+    """Scores of methods, under these names, on the tables that all have."""
+    found = of_tables("score", names)
+    lines = [[data, *score_cells(data, scores)] for data, scores in found.items()]
+    return [["", *names.values()], *lines]
+
+
 @table(PAGE, "networks")
 def networks() -> Cells:
     """Scores beside networks and another kernel machine."""
-    methods = (*OURS, "HistGradientBoosting", *SLOW)
-    return [
-        ["", *OURS.values(), *methods[len(OURS) :]],
-        *(
-            [data, *score_cells(data, scores)]
-            for data, scores in of_tables("score", methods).items()
-        ),
-    ]
+    others = ("HistGradientBoosting", *SLOW)
+    return score_table(OURS | dict(zip(others, others, strict=True)))
 
 
 @table(PAGE, "in-parts")
 def in_parts() -> Cells:
     """Scores of rows that come once, in parts."""
-    methods = ("in parts, standardised", "in parts", "budgetjax, 100")
-    return [
-        ["", "in parts, standardised", "in parts", "`fit`"],
-        *(
-            [data, *score_cells(data, scores)]
-            for data, scores in of_tables("score", methods).items()
-        ),
-    ]
+    parts = ("in parts, standardised", "in parts")
+    return score_table(
+        dict(zip(parts, parts, strict=True)) | {"budgetjax, 100": "`fit`"}
+    )
 
 
 @table(README, "accuracy")
