@@ -17,10 +17,10 @@ import launches  # noqa: E402
 MOST = {
     ("run", "Perceptron, remove the oldest"): (18, 8),
     ("run", "Pegasos, merge"): (23, 20),
-    ("run", "AROW"): (24, 84),
+    ("run", "AROW"): (24, 59),
     ("sweep", "Perceptron, remove the oldest"): (22, 10),
     ("sweep", "Pegasos, merge"): (23, 20),
-    ("sweep", "AROW"): (27, 80),
+    ("sweep", "AROW"): (27, 76),
 }
 absent = launches.missing(["H100"])
 

@@ -223,16 +223,9 @@ def update(
         loss * beta * losses.margin_subgradient(now, y),
     )
 
-    slots = jnp.arange(kernel_row.shape[0], dtype=jnp.int32)
-    written = jnp.zeros_like(model.mask)
-    for row in moved.rows:
-        written |= slots == row.slot
     terms = model.coefficients + step.weights[:, None] * step.term[None]
     rows = tuple(row._replace(term=terms[row.slot]) for row in moved.rows)
-    updates = tuple(
-        update._replace(weights=jnp.where(written, 0, update.weights))
-        for update in (*moved.rank_one_updates, step)
-    )
+    updates = (*moved.rank_one_updates, step)
     new = state._replace(
         maintenance=moved.maintenance,
         counts=moved.counts,
@@ -268,11 +261,13 @@ def _move_if_allowed(
         losses.margin(score, y) <= limit
     )
 
+    direction = candidate.weight * losses.margin_subgradient(score, y)
+    entering = candidate._replace(coefficients=direction)
+    pegasos = _pegasos(expansion, counts)
+    given = _platform.packed((state.kernel, pegasos, strategy, model, entering))
+
     def move():
-        direction = candidate.weight * losses.margin_subgradient(score, y)
-        entering = candidate._replace(coefficients=direction)
-        pegasos = _pegasos(expansion, counts)
-        return _move(state.kernel, pegasos, strategy, model, entering, kernel_row)
+        return _move(*given(), kernel_row)
 
     def stay():
         like = jax.eval_shape(move)
@@ -298,9 +293,10 @@ def _move(
     # The last row is the example's own.
     others = support_set.kernel_rows(kernel, pegasos, points[:-1], squares[:-1])
     kernel_rows = jnp.concatenate([others, kernel_row[None]])
-    among = kernel.gram(points, points, squares, squares)
+    selves = kernel.diag(points, squares)
+    among = _among(kernel, edits.rows, selves)
     index = jnp.arange(len(edits.rows), dtype=jnp.int32)
-    replacements = rows.slot, kernel.diag(points, squares), among, index
+    replacements = rows.slot, selves, among, index
 
     # A loop, since the compiler makes some sixty kernels of each replacement.
     def replace(carry, replacement):
@@ -328,6 +324,22 @@ def _move(
     return MovedModel(model, strategy, counts, kernel_row, edits.rows, updates)
 
 
+def _among(
+    kernel: Kernel, rows: tuple[support_set.Row, ...], selves: Float[Array, " n"]
+) -> Float[Array, "n n"]:
+    """The kernel matrix of a few points, pair by pair, with its diagonal `selves`."""
+
+    def between(i: int, j: int) -> Scalar:
+        if i == j:
+            return selves[i]
+        one, other = rows[max(i, j)], rows[min(i, j)]
+        points = one.vector[None], other.vector[None]
+        return kernel.gram(*points, one.square[None], other.square[None])[0, 0]
+
+    each = range(len(rows))
+    return jnp.stack([jnp.stack([between(i, j) for j in each]) for i in each])
+
+
 def _replace_vector(
     model: Model,
     slot: Index,
@@ -342,32 +354,27 @@ def _replace_vector(
     """
     spare = model.mask.shape[0] - 1
     place = jnp.where(slot == NOWHERE, spare, slot)
+    taken = model.mask[place]
     here = jnp.arange(spare + 1, dtype=jnp.int32) == slot
     solution = span.solve(model.span, kernel_row)
-    removed = span.removed_direction(model.span, place)
-    beyond = span.squared_residual(kernel_row, kernel_self, solution)
+    new = span.replacement(model.span, slot, taken, solution, kernel_row, kernel_self)
     mask = model.mask | here
-    shares = span.projection_of_removed(place, removed, solution, beyond)
-    selves = jnp.where(here, kernel_self, model.span.selves)
     square = model.span.selves[place]
     length = jnp.sqrt(jnp.where(square > 0, square, 1))
-    shares = length * span.bound_coefficients(selves, shares / length)
-    shares = jnp.where(mask & model.mask[place] & (slot != NOWHERE), shares, 0)
+    shares, u = span.projection_of_removed(new) / length, new.direction
+    # S <- P S P^T + I - P P^T is I - S <- P (I - S) P^T, P = I - (1 - cosine) u u^T.
+    reach = jnp.matmul(model.certainty, new.column, precision="highest") / new.pivot
+    square, along = _platform.dots((shares * shares, new.selves), (u, reach))
+    lost = jnp.where(slot == NOWHERE, 0, 1 - span.cosine(new))
+    half = lost * (lost * along * u / 2 - reach)
+    certainty = span.add_products(model.certainty, (u, half), (half, u))
+
+    shares = jnp.where(mask & taken, length * span.bound(shares, square), 0)
     left = model.coefficients[place]
     terms = (
         jnp.where(here[:, None], 0, model.coefficients) + shares[:, None] * left[None]
     )
-
-    # S <- P S P^T + I - P P^T is I - S <- P (I - S) P^T, P = I - (1 - cosine) u u^T.
-    lost = 1 - span.cosine(slot, removed, solution, kernel_row, kernel_self)
-    lost, u = jnp.where(slot == NOWHERE, 0, lost), removed.direction
-    reach = lost * jnp.matmul(model.certainty, u, precision="highest")
-    half = lost * jnp.dot(u, reach, precision="highest") * u / 2 - reach
-    certainty = span.add_products(model.certainty, (u, half), (half, u))
-
-    changed = span.replace(
-        model.span, slot, removed, solution, kernel_row, kernel_self, num_active
-    )
+    changed = span.replace(model.span, new, num_active)
     return Model(changed, certainty, terms, mask), RankOneUpdate(shares, left)
 
 

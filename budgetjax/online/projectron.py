@@ -236,15 +236,15 @@ def update(
         basis = state.span
         for i, each in enumerate(projections):
             place = jnp.where(enters, per_slot * slot + i, NOWHERE)
-            basis = span.replace(
+            new = span.replacement(
                 basis,
                 place,
-                span.removed_direction(basis, place),
+                jnp.zeros((), bool),
                 each.d,
                 each.kernel_row,
                 candidate.kernel_self,
-                per_slot * expansion.num_active,
             )
+            basis = span.replace(basis, new, per_slot * expansion.num_active)
         return basis
 
     changed = jax.lax.cond(enters, entered, lambda: state.span)

@@ -32,7 +32,7 @@ from jaxtyping import Array, Float
 
 from budgetjax import _checks, _platform, _pytree, kernels
 from budgetjax._errors import ArgumentError
-from budgetjax._shapes import Index, Mask, PerPair, PerRow, Scalar
+from budgetjax._shapes import Flag, Index, Mask, PerPair, PerRow, Scalar
 from budgetjax.kernels import Kernel
 from budgetjax.online import support_set
 from budgetjax.online.state import OnlineState
@@ -225,43 +225,99 @@ def squared_residual(
     It is at least the part due to the ridge, and not 0 even if the kernel is 0 at `x`.
     """
     inside = jnp.dot(kernel_row, solution, precision="highest")
+    return _squared_residual(kernel_self, inside)
+
+
+def _squared_residual(kernel_self: Scalar, inside: Scalar) -> Scalar:
     floor = jnp.maximum(RIDGE * kernel_self, jnp.finfo(inside.dtype).tiny)
     return jnp.maximum((1 + RIDGE) * kernel_self - inside, floor)
 
 
-class RemovedDirection(NamedTuple):
-    """A vector that leaves.
+class Replacement(NamedTuple):
+    """A candidate that takes a slot, and the vector that leaves it.
 
     Attributes:
-      direction: `u`, shape `(rows,)`; the unit vector of the slot if it is free.
-      reach: `u^T R`, shape `(rows,)`, 0 for a free slot.
-      pivot: the square root of the inverse's diagonal entry, 0 for a free slot.
+      slot: the slot, which may be free; `NOWHERE` changes nothing.
+      kernel_row, kernel_self: of the candidate; the row is 0 for free slots and for
+        this one.
+      solution: the candidate's projection onto the old span.
+      beyond: its squared distance from the old span.
+      residual: its squared distance from the span of all other vectors.
+      column: the column of `R` of the slot, 0 for a free one.
+      inverse: the row of `R^T R` of the slot, likewise.
+      pivot: the length of the column, at least the smallest number.
+      direction: `u`, the unit vector along the column; that of the slot if it is free.
+      reach: `u^T R`.
+      selves: the new diagonal of the kernel matrix, with the ridge.
+      row: the coefficients of the unit vector from there to the candidate.
     """
 
+    slot: Index
+    kernel_row: PerRow
+    kernel_self: Scalar
+    solution: PerRow
+    beyond: Scalar
+    residual: Scalar
+    column: PerRow
+    inverse: PerRow
+    pivot: Scalar
     direction: PerRow
     reach: PerRow
-    pivot: Scalar
+    selves: PerRow
+    row: PerRow
 
 
-def removed_direction(span: Span, slot: Index) -> RemovedDirection:
-    """The vector in a slot that is about to leave; O(B^2)."""
-    column = span.root[:, slot]
-    pivot = jnp.sqrt(jnp.sum(column * column))
-    free = (jnp.arange(column.shape[0], dtype=jnp.int32) == slot).astype(column.dtype)
-    direction = jnp.where(pivot > 0, column / jnp.where(pivot > 0, pivot, 1), free)
-    return RemovedDirection(direction, _times(direction, span.root), pivot)
-
-
-def replace(
+def replacement(
     span: Span,
     slot: Index,
-    removed: RemovedDirection,
+    taken: Flag,
     solution: PerRow,
     kernel_row: PerRow,
     kernel_self: Scalar,
-    num_active: Index,
-) -> Span:
-    """The span with a candidate in a slot, which may be free; O(B^2).
+) -> Replacement:
+    """A candidate takes a slot, in which there is a vector if it is `taken`; O(B^2).
+
+    `solution` is the candidate's projection onto the span; its `kernel_row` is 0 for
+    free slots.
+    """
+    slots = jnp.arange(solution.shape[0], dtype=jnp.int32)
+    place, at_slot = jnp.where(slot == NOWHERE, slots[-1], slot), slots == slot
+    column = span.root[:, place]
+    inverse = _times(column, span.root)
+    square = jnp.maximum(inverse[place], jnp.finfo(inverse.dtype).tiny)
+    pivot = jnp.sqrt(square)
+    unit = (slots == place).astype(column.dtype)
+    direction, reach, others, selves = _platform.together(
+        jnp.where(taken, column / pivot, unit),
+        inverse / pivot,
+        jnp.where(at_slot, 1, inverse * (solution[place] / square) - solution),
+        jnp.where(at_slot, (1 + RIDGE) * kernel_self, span.selves),
+    )
+    known = jnp.where(at_slot, 0, kernel_row)
+    inside, left, square = _platform.dots(
+        (kernel_row, solution), (known, others), (others * others, selves)
+    )
+    residual = _squared_residual(kernel_self, -left)
+    row = bound(others / jnp.sqrt(residual), square / residual)
+    return Replacement(
+        slot=slot,
+        kernel_row=known,
+        kernel_self=kernel_self,
+        solution=solution,
+        beyond=_squared_residual(kernel_self, inside),
+        residual=residual,
+        column=column,
+        inverse=inverse,
+        pivot=pivot,
+        direction=direction,
+        reach=reach,
+        selves=selves,
+        row=row,
+    )
+
+
+def replace(span: Span, new: Replacement, num_active: Index) -> Span:
+    """The span with a candidate in a slot; O(B^2).
 
     Two directions of `R` are made orthonormal under `K` again. One is the candidate's,
     since the division by its small distance from the span has magnified all errors. The
@@ -273,56 +329,59 @@ def replace(
        `e_i` that is orthogonal to `u`, for row `i`.
     3. `D E = D R K R^T - D` are the errors of both, with `E = R K R^T - I`.
     4. `P = D E - (D E D^T) D / 2`: a direction loses its components along the others,
-       and its own length is corrected to first order.
+       and its own length is corrected to first order. As `u` and `v` are orthonormal,
+       `P u` is half of `D E u`.
     5. `R - D^T P R` is the new root.
-
-    A slot `NOWHERE` leaves the vectors unchanged. `solution` is the candidate's
-    projection onto the old span; its `kernel_row` is 0 for free slots.
     """
-    at_slot, _, others = _without_removed(slot, removed, solution)
-    kernel_row = jnp.where(at_slot, 0, kernel_row)
-    residual = squared_residual(kernel_row, kernel_self, others)
-    inverse = 1 / jnp.sqrt(residual)
-    selves = jnp.where(at_slot, (1 + RIDGE) * kernel_self, span.selves)
+    slots = jnp.arange(new.row.shape[0], dtype=jnp.int32)
+    at_slot, entered = slots == new.slot, new.slot != NOWHERE
     gram = support_set.set_row_and_column(
-        span.gram, slot, kernel_row, (1 + RIDGE) * kernel_self
+        span.gram, new.slot, new.kernel_row, (1 + RIDGE) * new.kernel_self
     )
 
     # Step 1. The matrix itself is read and written once, at the end.
-    entered = slot != NOWHERE
-    u, leaving_row = removed.direction, jnp.where(at_slot, 0, removed.reach)
-    new_row = bound_coefficients(selves, inverse * jnp.where(at_slot, 1, -others))
-    z = jnp.where(entered, new_row - leaving_row, 0)
+    u = new.direction
+    leaving_row = jnp.where(entered & ~at_slot, new.reach, 0)
+    z = jnp.where(entered, new.row, 0) - leaving_row
 
     # Step 2. Without the subtraction, what both reach would be removed twice.
     refresh_index = span.refresh_index + entered.astype(jnp.int32)
     i = refresh_index % jnp.maximum(num_active, 1)
-    v = (jnp.arange(len(u), dtype=jnp.int32) == i).astype(u.dtype) - u * u[i]
-    length = jnp.sqrt(jnp.sum(v * v))
+    length = jnp.sqrt(jnp.maximum(1 - u[i] * u[i], 0))
     length = jnp.where(length > 0.1, length, jnp.inf)
-    directions = jnp.stack([u, v / length])
+    v = ((slots == i).astype(u.dtype) - u * u[i]) / length
     # `D R`, from row i of R and from `u^T R`.
+    u_row = leaving_row + z
     row = jnp.where(at_slot, 0, span.root[i]) + u[i] * z
-    u_row = leaving_row + jnp.sum(u * u) * z
-    rows = jnp.stack([u_row, (row - u[i] * u_row) / length])
+    v_row = (row - u[i] * u_row) / length
+    z, v, *both = _platform.together(z, v, u_row, v_row)
+    rows, directions = jnp.stack(both), (u, v)
 
-    # Step 3, by pairs of rows: a CPU multiplies pairs of columns eight times slower.
+    # Step 3, first without `u z^T`, whose share is along `u`.
     image = _times(rows, gram)
     stored = jnp.where(at_slot[None], 0, image)
-    errors = jnp.stack([_times(span.root, stored[0]), _times(span.root, stored[1])])
-    errors = errors + _times(image, z)[:, None] * u[None] - directions
+    errors = _platform.products(span.root, stored)
+    errors = [error - along for error, along in zip(errors, directions, strict=True)]
     # Step 4.
-    products = jnp.sum(errors[:, None] * directions[None], axis=2)
-    parts = errors - jnp.sum(products[:, :, None] * directions[None], axis=1) / 2
+    pairs = [
+        pair
+        for error, one in zip(errors, image, strict=True)
+        for pair in ((error, u), (error, v), (one, z))
+    ]
+    along = _platform.dots(*pairs).reshape(2, 3)
+    parts = jnp.stack(
+        [
+            error - ((by_u - by_z) * u + by_v * v) / 2
+            for error, (by_u, by_v, by_z) in zip(errors, along, strict=True)
+        ]
+    )
     # Step 5, where the corrected rows are bounded again.
     shift = jnp.where(at_slot[None], 0, _times(parts, span.root))
-    shift = shift + _times(parts, u)[:, None] * z[None]
-    shift = rows - bound_coefficients(selves, rows - shift)
+    shift = shift + (along[:, 0] + along[:, 2])[:, None] / 2 * z[None]
+    shift = bound_coefficients(new.selves, rows - shift) - rows
     root = jnp.where(at_slot[None], 0, span.root)
-    root = add_products(
-        root, (u, z), (-directions[0], shift[0]), (-directions[1], shift[1])
-    )
-    return Span(gram, selves, root, refresh_index)
+    root = add_products(root, (u, z), *zip(directions, shift, strict=True))
+    return Span(gram, new.selves, root, refresh_index)
 
 
 def add_products(matrix: PerPair, *pairs: tuple[PerRow, PerRow]) -> PerPair:
@@ -345,52 +404,35 @@ def bound_coefficients(
     them. If rounding made the kernel matrix indefinite, they would otherwise grow
     without bound.
     """
-    squares = _times(z * z, selves)[..., None]
-    return z / jnp.sqrt(jnp.maximum(squares * (RIDGE / 2), 1))
+    return bound(z, _times(z * z, selves))
 
 
-def _without_removed(
-    slot: Index, removed: RemovedDirection, solution: PerRow
-) -> tuple[Mask, Scalar, PerRow]:
-    """The slot's mask, the component along `u`, and the projection onto all others."""
-    at_slot = jnp.arange(solution.shape[0], dtype=jnp.int32) == slot
-    pivot = jnp.where(removed.pivot > 0, removed.pivot, 1)
-    component = jnp.where(slot == NOWHERE, 0, solution[slot]) / pivot
-    others = jnp.where(at_slot, 0, solution - removed.reach * component)
-    return at_slot, component, others
+def bound(
+    z: Float[Array, "*n rows"], squares: Float[Array, "*n"]
+) -> Float[Array, "*n rows"]:
+    """`bound_coefficients` with the sums of `z * z * selves`."""
+    return z / jnp.sqrt(jnp.maximum(squares * (RIDGE / 2), 1))[..., None]
 
 
-def cosine(
-    slot: Index,
-    removed: RemovedDirection,
-    solution: PerRow,
-    kernel_row: PerRow,
-    kernel_self: Scalar,
-) -> Scalar:
-    """The cosine of the angle between `u` before and after the candidate enters; O(B).
+def cosine(new: Replacement) -> Scalar:
+    """The cosine of the angle between `u` before and after the candidate enters.
 
     The projection from the old span onto the new one shortens `u` by this factor, and
     does not change directions orthogonal to `u`. It is 0 if the slot was free.
     """
-    at_slot, component, others = _without_removed(slot, removed, solution)
-    kernel_row = jnp.where(at_slot, 0, kernel_row)
-    residual = squared_residual(kernel_row, kernel_self, others)
-    return jnp.clip(component / jnp.sqrt(residual), -1, 1)
+    component = new.solution[new.slot] / new.pivot
+    return jnp.clip(component / jnp.sqrt(new.residual), -1, 1)
 
 
-def projection_of_removed(
-    slot: Index, removed: RemovedDirection, solution: PerRow, residual: Scalar
-) -> PerRow:
+def projection_of_removed(new: Replacement) -> PerRow:
     """The projection of the vector that leaves a slot onto all others; O(B).
 
     The candidate is one of them, and its share is in the slot. The projection is the
     column of the leaving vector in the inverse of the bordered kernel matrix of all
     vectors, divided by the diagonal entry. It is arbitrary for a free slot.
-
-    `solution` is the candidate's projection onto the old span, `residual` its
-    `squared_residual`.
     """
-    at_slot = jnp.arange(solution.shape[0], dtype=jnp.int32) == slot
-    column = removed.reach * removed.pivot + solution * (solution[slot] / residual)
-    diagonal = jnp.where(column[slot] > 0, column[slot], 1)
-    return -jnp.where(at_slot, -solution[slot] / residual, column) / diagonal
+    at_slot = jnp.arange(new.solution.shape[0], dtype=jnp.int32) == new.slot
+    share = new.solution[new.slot] / new.beyond
+    column = new.inverse + new.solution * share
+    diagonal = jnp.where(column[new.slot] > 0, column[new.slot], 1)
+    return jnp.where(at_slot, share, -column) / diagonal

@@ -441,11 +441,12 @@ def set_row_and_column(
 ) -> PerPair:
     """A symmetric matrix with one row and column set; `NOWHERE` sets the spare one."""
     index = jnp.where(slot == NOWHERE, matrix.shape[0] - 1, slot)
-    row = row.at[index].set(diagonal)
     if not _platform.on_cpu():
         here = jnp.arange(matrix.shape[0], dtype=jnp.int32) == index
+        row = jnp.where(here, diagonal, row)
         matrix = jnp.where(here[None], row[:, None], matrix)
         return jnp.where(here[:, None], row[None], matrix)
+    row = row.at[index].set(diagonal)
     matrix = jax.lax.dynamic_update_index_in_dim(matrix, row, index, 0)
     return jax.lax.dynamic_update_index_in_dim(matrix, row, index, 1)
 

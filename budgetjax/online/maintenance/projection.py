@@ -74,19 +74,20 @@ class Project(Maintenance):
         stays = own_cost >= costs[smallest]
         place = jnp.where(full, smallest, expansion.free)
         slot = jnp.where(stays | ~full, place, NOWHERE)
-        removed = span.removed_direction(self.span, place)
-
-        here = jnp.arange(mask.shape[0], dtype=jnp.int32) == slot
+        taken = mask[place] & (slot != NOWHERE)
         # Read before the matrix is written, or the compiler copies it.
         known, basis = jax.lax.optimization_barrier((self.span.gram[place], self.span))
+        new = span.replacement(
+            basis, slot, taken, solution, kernel_row, candidate.kernel_self
+        )
+        here = jnp.arange(mask.shape[0], dtype=jnp.int32) == slot
         target = jnp.where(here, candidate.kernel_row[place], known)
-        shares = span.projection_of_removed(place, removed, solution, beyond)
+        shares = span.projection_of_removed(new)
         shares = jnp.where(stays, shares, solution)
         target = jnp.where(stays, target, kernel_row)
 
         after = mask | here
-        own = kernel_row, candidate.kernel_self, expansion.num_active
-        changed = span.replace(basis, slot, removed, solution, *own)
+        changed = span.replace(basis, new, expansion.num_active)
         shares = jnp.where(after, shares, 0)
         shares = span.refine(changed, jnp.where(after, target, 0), shares, after)
         shares = jnp.where(after & full, shares, 0)
