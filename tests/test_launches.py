@@ -15,9 +15,9 @@ import launches  # noqa: E402
 
 # Per block, without the turns of the loop over violations, and per such turn.
 MOST = {
-    ("run", "Perceptron, remove the oldest"): (18, 8),
-    ("run", "Pegasos, merge"): (23, 20),
-    ("run", "AROW"): (24, 59),
+    ("run", "Perceptron, remove the oldest"): (17, 8),
+    ("run", "Pegasos, merge"): (21, 20),
+    ("run", "AROW"): (23, 59),
     ("sweep", "Perceptron, remove the oldest"): (22, 10),
     ("sweep", "Pegasos, merge"): (23, 20),
     ("sweep", "AROW"): (27, 76),

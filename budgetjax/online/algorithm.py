@@ -285,9 +285,10 @@ class Algorithm(Generic[Arguments, State]):
           weights: factors of the updates, 0 where an example is to be skipped.
           axis: the name of a `jax.vmap` over models, or None.
         """
-        return self.block(
-            self, *_sharding.vary(rebase_clock(state), X, y, weights), axis
-        )
+        given = _sharding.vary(state, X, y, weights)
+        state, scores = self.block(self, *given, axis)
+        # Afterwards, as it then joins the writes of the last edits.
+        return rebase_clock(state), scores
 
 
 @functools.partial(jax.jit, static_argnums=0, inline=True)

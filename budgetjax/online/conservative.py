@@ -177,8 +177,7 @@ def _prepare_block(
 ) -> tuple[State, Block]:
     """The state before the first round, and the constants of the block."""
     present = weights > 0
-    seen = prefix_sums(present.astype(jnp.int32))
-    rounds_ahead = jnp.concatenate([jnp.zeros((1,), jnp.int32), seen])
+    rounds_ahead = sums_before(present.astype(jnp.int32))
     round_numbers = state.num_seen.low + rounds_ahead
     decay = algorithm.decay(state, rounds_ahead)
     # The decay before the first round is 0, up to a correction of the scale's rounding.
@@ -336,10 +335,14 @@ def _finish_block(block: Block, state: State, loop: Loop) -> State:
     )
 
 
-def prefix_sums(values: Shaped[Array, " n"]) -> Shaped[Array, " n"]:
-    """Inclusive prefix sums of a block: O(n^2), but one kernel to compile, not ten."""
-    index = jnp.arange(values.shape[0], dtype=jnp.int32)
-    before = index[:, None] >= index[None]
+def sums_before(values: Shaped[Array, " n"]) -> Shaped[Array, " ticks"]:
+    """The sums of the values before each one, and of all.
+
+    O(n^2) for a block of n, but one kernel to compile, not ten.
+    """
+    n = values.shape[0]
+    index, tick = (jnp.arange(size, dtype=jnp.int32) for size in (n, n + 1))
+    before = tick[:, None] > index[None]
     return jnp.sum(jnp.where(before, values[None], 0), axis=1, dtype=values.dtype)
 
 

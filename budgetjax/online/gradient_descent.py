@@ -19,7 +19,7 @@ from budgetjax.kernels import Kernel
 from budgetjax.online import algorithm, support_set
 from budgetjax.online.algorithm import Algorithm, Arguments, init_fields
 from budgetjax.online.ball import project_onto_ball, squared_norm_of
-from budgetjax.online.conservative import prefix_sums
+from budgetjax.online.conservative import sums_before
 from budgetjax.online.maintenance import Maintenance, init_maintenance
 from budgetjax.online.support_set import Candidate, Edits, Expansion
 
@@ -209,11 +209,11 @@ def decay(state: State, rounds_ahead: Integer[Array, " n"]) -> Float[Array, " n"
         dtype = state.regularization.dtype
         steps = 1 / (state.regularization.astype(t.dtype) * t)
         return jnp.log(steps.astype(dtype) / (unit * state.expansion.scale))
-    before = jnp.append(jnp.zeros_like(rounds_ahead[:1]), rounds_ahead[:-1])
+    before, after = rounds_ahead[:-1], rounds_ahead[1:]
     rates = jax.vmap(lambda t: _rate(state, t))(seen + before.astype(seen.dtype))
     lost = jnp.minimum(rates * state.regularization, 1)
     decay = jnp.maximum(jnp.log1p(-lost), FORGOTTEN)
-    return prefix_sums(jnp.where(rounds_ahead > before, decay, 0))
+    return sums_before(jnp.where(after > before, decay, 0))
 
 
 def with_weights(state: State, root: Basis, weights: Weights) -> State:
