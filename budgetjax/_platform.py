@@ -28,10 +28,14 @@ def on_cpu() -> bool:
     return jax.default_backend() == "cpu"
 
 
+def on_gpu() -> bool:
+    """Whether programs run on a GPU, which the host tells every operation."""
+    return jax.default_backend() not in ("cpu", "tpu")
+
+
 def writes_whole(numbers: int) -> bool:
     """Whether a select over an array writes a row of so many numbers."""
-    backend = jax.default_backend()
-    return backend == "tpu" or (backend != "cpu" and numbers <= NARROW)
+    return not on_cpu() and (not on_gpu() or numbers <= NARROW)
 
 
 def iterate(
@@ -65,15 +69,15 @@ def separate(arrays: Carry) -> Carry:
 
 
 def together(*arrays: Array) -> Sequence[Array]:
-    """The arrays, of one shape, except on a CPU computed in one operation."""
-    if on_cpu():
+    """The arrays, of one shape, on a GPU computed in one operation."""
+    if not on_gpu():
         return arrays
     return jax.lax.optimization_barrier(jnp.stack(arrays))
 
 
 def dots(*pairs: tuple[Array, Array]) -> Array:
-    """The inner products of pairs of vectors, except on a CPU in one operation."""
-    if on_cpu():
+    """The inner products of pairs of vectors, on a GPU in one operation."""
+    if not on_gpu():
         each = [jnp.dot(left, right, precision="highest") for left, right in pairs]
         return jnp.stack(each)
     return jnp.sum(jnp.stack([left * right for left, right in pairs]), axis=1)
@@ -84,7 +88,7 @@ def products(matrix: Array, vectors: Array) -> Array:
 
     A CPU multiplies with two columns at once eight times slower than one by one.
     """
-    if on_cpu():
+    if not on_gpu():
         return jnp.stack(
             [jnp.matmul(matrix, vector, precision="highest") for vector in vectors]
         )
@@ -164,9 +168,9 @@ def scan(
 def packed(tree: Carry) -> Callable[[], Carry]:
     """A function for a branch that returns the tree, which is known outside.
 
-    Its numbers share one array except on a CPU. A branch copies each that it is given.
+    On a GPU its numbers share one array, as a branch copies each that it is given.
     """
-    if on_cpu():
+    if not on_gpu():
         return lambda: tree
     packing = Packed(tree)
     words, others = packing.pack(tree)
