@@ -44,6 +44,8 @@ BEYOND = 3.0
 FARTHEST = 1e9
 # Edges are at least so far apart, after the clip: float32 resolves 2e-7 there.
 NEAREST = 1e-4
+# What stands for a missing value and for an unseen category among `Encoding.numbers`.
+MISSING, UNSEEN = -9.0, -1.0
 # The edges of a single code, the clipped number itself.
 LINE = np.array([0.0, 1.0])
 # Rows per value of a column whose values have an edge each.
@@ -161,6 +163,38 @@ class Encoding(NamedTuple):
             found[start : start + size] = codes_of(block)
         return found
 
+    def numbers(
+        self,
+        X: raw_rows.RawRows,
+        dtype: DTypeLike = np.float32,
+        width: int = 0,
+        *,
+        first_row: int = 0,
+    ) -> Features:
+        """One small number per column, of which `write_codes` makes the codes.
+
+        They take the room of raw rows, and programs make the codes anew in every pass,
+        faster than the host would read them. They are the clipped numbers, or the rank
+        of a category, or `MISSING`, or `UNSEEN`. The arguments and errors are those of
+        `apply`; zeros follow the columns, up to `width`.
+        """
+        rows = _check_rows(X, first_row)
+        self = jax.tree.map(np.asarray, self)
+        raw_rows.check_shape(rows.shape, self.num_columns)
+        found = np.zeros((len(rows), max(width, self.num_columns)), dtype)
+        nominal = np.unique(self.column[self.low == self.high])
+        size = -(-BLOCK // max(1, self.num_columns))
+        for start in range(0, len(rows), size):
+            block = rows[start : start + size].astype(np.float64)
+            missing = np.isnan(block)
+            v = _clip((block - self.centre[None]) / self.unit[None])
+            v = np.where(missing, 0, v)
+            for column in nominal:
+                v[:, column] = _ranks(self.edges(int(column)), block[:, column])
+            v = np.where(missing & self.lacks[None], MISSING, v)
+            found[start : start + size, : self.num_columns] = v
+        return found
+
 
 @names_errors("encode")
 def encode(encoding: Encoding, X: Shaped[ArrayLike, "*n d"]) -> Float[Array, "*n r"]:
@@ -256,6 +290,57 @@ def _coder(encoding: Encoding, numpy: Any, dtype: Any) -> Callable[[Any], Any]:
         return numpy.where(is_bin, codes, flags.astype(dtype))
 
     return codes_of
+
+
+class Coder(NamedTuple):
+    """How programs write the codes of `Encoding.numbers`: lines, and single values.
+
+    Each has an entry per code. Their shapes and dtypes alone decide which program runs,
+    so one serves many tables.
+    """
+
+    column: Any
+    start: Any
+    slope: Any
+    floor: Any
+    ceiling: Any
+    # The number whose code is 1, for categories and missing values; NaN for lines.
+    value: Any
+
+
+def coder(encoding: Encoding, width: int, dtype: DTypeLike) -> Coder:
+    """The coder of an encoding without a map; more codes, up to `width`, are 0."""
+    encoding = jax.tree.map(np.asarray, encoding)
+    column, low, high = encoding[3:6]
+    rank = np.arange(len(column)) - np.searchsorted(column, column)
+    value = np.where(low == high, rank, np.where(low < high, np.nan, MISSING))
+    more = (0, width - len(column))
+    every = (np.pad(leaf[0], more) for leaf in lines(encoding))
+    start, slope, floor, ceiling, value = (
+        leaf.astype(dtype)
+        for leaf in (*every, np.pad(value, more, constant_values=np.nan))
+    )
+    return Coder(np.pad(column, more), start, slope, floor, ceiling, value)
+
+
+def write_codes(coder: Coder, numbers: Any, numpy: Any = jnp) -> Any:
+    """The codes of `Encoding.numbers`, by NumPy or JAX; O(n num_codes).
+
+    Rounding moves a code by some 1e-7 divided by the width of its bin.
+    """
+    _, start, slope, floor, ceiling, value = (leaf[None] for leaf in coder)
+    given = _take(numpy, numbers, coder.column)
+    codes = numpy.clip((given - start) * slope, floor, ceiling)
+    codes = numpy.where(given == MISSING, 0, codes)
+    codes = numpy.where(numpy.isnan(value), codes, (given == value).astype(codes.dtype))
+    # Within a product, a CPU would compute every code once per column of the product.
+    return codes if numpy is np else jax.lax.optimization_barrier(codes)
+
+
+def _ranks(values: np.ndarray, given: np.ndarray) -> np.ndarray:
+    """The index of each number among ascending values, or `UNSEEN`."""
+    ranks = np.minimum(np.searchsorted(values, given), len(values) - 1)
+    return np.where(values[ranks] == given, ranks, UNSEEN)
 
 
 def _take(numpy: Any, rows: Any, column: Any) -> Any:

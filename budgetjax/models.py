@@ -614,9 +614,17 @@ def unit_of_targets(model: Model) -> float | np.ndarray:
     return np.exp(model.intercept) if exponentiates else model.unit
 
 
-def scale_rows(model: Labelled, X: RawRows) -> np.ndarray:
-    """Raw rows in the form that the model inside takes."""
-    return _densify(model, _as_matrix(model, X))
+def training_rows(model: Labelled, X: RawRows, width: int = 0) -> np.ndarray:
+    """Raw rows in the form that the model inside takes.
+
+    They are the numbers of the columns, and zeros up to `width`, if it makes codes of
+    them; see `encoding.write_codes`.
+    """
+    rows, scaling = _as_matrix(model, X), model.scaling
+    if isinstance(scaling, Encoding) and scaling.map is None:
+        rows = rows.toarray() if isinstance(rows, SparseMatrix) else rows
+        return scaling.numbers(rows, dtype_of(model), width)
+    return _densify(model, rows)
 
 
 def _as_matrix(model: Labelled, X: RawRows) -> Any:

@@ -115,9 +115,7 @@ def test_a_folded_map_predicts_the_same(algorithm, more):
     # It goes on learning as it would have.
     y = X[:, 2].astype(int) if "num_classes" in more else Y
     later = [
-        part._replace(
-            model=bj.run(algorithm, part.model, models.scale_rows(part, X), y)[0]
-        )
+        part._replace(model=bj.run(algorithm, part.model, part.scaling.apply(X), y)[0])
         for part in (folded, model)
     ]
     check_scores(*later, 1e-5)

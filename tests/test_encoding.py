@@ -242,3 +242,23 @@ def test_importances_are_variances_of_parts_of_the_features():
     np.testing.assert_allclose(shares, expected / expected.sum())
     constant = bj.encoding.fit(TABLES["all constant"])
     assert bj.encoding.importances(constant, TABLES["all constant"]).tolist() == [0, 0]
+
+
+def test_codes_written_in_programs_are_those_of_the_host():
+    """Far from 0, with gaps, unseen categories, and columns of one value."""
+    rows = np.random.default_rng(0)
+    lacking = np.where(rows.random(200) < 0.2, np.nan, rows.normal(size=200))
+    names = np.where(np.isnan(lacking), np.nan, rows.choice([1e9, 1e9 + 1, 5], 200))
+    X = np.stack([1e7 + rows.normal(size=200), lacking, names, np.ones(200)], axis=1)
+    codes = encoding.fit(X, 4, nominal=[2])
+    other = np.array([[-1e30, 0, 7, 2], [np.nan, np.nan, np.nan, np.nan]])
+    given = np.concatenate([X, other])
+    width, count = 16, codes.num_codes
+    for dtype, numpy in ((np.float64, np), (np.float32, jnp)):
+        coder = encoding.coder(codes, width, dtype)
+        numbers = codes.numbers(given, dtype, 8)
+        assert numbers.shape == (202, 8) and np.all(np.isfinite(numbers))
+        found = np.asarray(encoding.write_codes(coder, numbers, numpy))
+        expected = codes.apply(given, dtype)
+        np.testing.assert_allclose(found[:, :count], expected, atol=1e-5)
+        assert not np.any(found[:, count:])

@@ -11,6 +11,7 @@ import budgetjax as bj
 from budgetjax.estimators import BudgetedKernelClassifier
 from budgetjax.refitting import adam, metric
 from budgetjax.refitting.newton import Basis
+from budgetjax.refitting.problem import Problem
 from budgetjax.refitting.training_data import Block
 
 # More than a block, so that arrays and batches are the same blocks.
@@ -163,12 +164,18 @@ def test_a_metric_of_few_numbers(tmp_path, few_steps):
     np.testing.assert_array_equal(bj.predict(loaded, X), bj.predict(again, X))
 
 
+def some_problem(**fields):
+    """A problem without its other fields."""
+    return Problem(*[None] * len(Problem._fields))._replace(**fields)
+
+
 def test_a_map_to_fewer_features_starts_from_principal_directions():
     X, y = stream()
     given = X[:4000] * np.arange(1, 9, dtype=np.float32)
     given[:, 5] = 3
-    blocks = lambda: [Block(given, y[:4000, None], np.ones(4000))]  # noqa: E731
-    first = metric.init_map(bj.RBF(0.1), 2, np.zeros((1, 8), np.float32), blocks)
+    blocks = lambda: iter([Block(given, y[:4000, None], np.ones(4000))])  # noqa: E731
+    problem = some_problem(blocks=blocks, form=2, padding=0)
+    first = metric.init_map(problem, bj.RBF(0.1), np.zeros((1, 8), np.float32))
     # The two features of most variance, and the mean squared distance of all.
     assert set(np.argmax(np.abs(first), axis=0)) == {7, 6}
     variances = [np.var(points, axis=0).sum() for points in (given, given @ first)]

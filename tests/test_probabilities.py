@@ -9,6 +9,7 @@ from small_models import CLASSES, X, learned, regressor, streamed, y
 
 import budgetjax as bj
 from budgetjax.refitting import calibration, held_out, training_data
+from budgetjax.refitting.problem import Problem
 from budgetjax.scaling import Scaling
 
 N = len(X)
@@ -146,6 +147,8 @@ def test_a_refit_calibrates_on_rows_that_it_has_not_learned():
         bj.decision_function(model, X), bj.decision_function(plain, X), atol=1e-2
     )
     scores, codes = [], []
+    nothing = Problem(*[None] * len(Problem._fields))
+    problem = nothing._replace(algorithm=bj.perceptron, seed=0)
     for fold in range(held_out.FOLDS):
         block = training_data.Block(
             X, y[:, None].astype(np.float32), np.ones(N, np.float32)
@@ -154,9 +157,7 @@ def test_a_refit_calibrates_on_rows_that_it_has_not_learned():
         held = part.weights > 0
         assert 5 <= np.sum(held) <= 7
         others = block._replace(weights=np.where(held, 0, 1).astype(np.float32))
-        own = held_out.stream_fold(
-            bj.perceptron, state, lambda others=others: iter([others]), 0
-        )
+        own = held_out.stream_fold(problem, state, lambda others=others: iter([others]))
         own = bj.refit(own, X, y, weight=others.weights)
         scores.append(np.asarray(bj.decision_function(own, X[held])))
         codes.append((y[held] > 0).astype(np.int32))

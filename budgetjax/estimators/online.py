@@ -154,10 +154,14 @@ class Examples(NamedTuple):
         return Examples(X[rows], origin, targets[rows], weights[rows])
 
     def data(self, dtype: np.dtype) -> dict[str, Any]:
-        """Arguments of `refit`: few rows are padded, many sparse ones are batched."""
+        """Arguments of `refit`: few rows are padded, many sparse ones are batched.
+
+        Rows to be encoded stay raw, as the refit encodes them.
+        """
         X, origin, targets, weights = self
         n, features = X.shape
-        if n > training_data.BLOCK and not isinstance(X, np.ndarray):
+        is_raw = isinstance(X, EncodedRows) and X.encoding is not None
+        if not is_raw and n > training_data.BLOCK and not isinstance(X, np.ndarray):
 
             def read() -> Iterator[tuple[np.ndarray, ...]]:
                 for start in range(0, n, training_data.BLOCK):
@@ -169,7 +173,7 @@ class Examples(NamedTuple):
         few = max(FEWEST_TO_REFIT, 1 << (n - 1).bit_length())
         size = n if n > training_data.BLOCK else few
         return {
-            "X": pad_rows(inputs.dense(X, dtype, origin), size),
+            "X": pad_rows(X.X if is_raw else inputs.dense(X, dtype, origin), size),
             "y": pad_rows(targets, size, 1),
             "weight": pad_rows(weights, size),
         }
@@ -818,7 +822,7 @@ class Kernelised(OnlineEstimator):
         return start_refit(
             # Rows are shifted and targets centred already, so the model must not do it
             # again.
-            Labelled(state),
+            Labelled(state, form.encoding),
             **examples.data(models.dtype_of(model)),
             loss=loss,
             penalty=self._penalties(int(np.count_nonzero(examples.weights))),
@@ -832,13 +836,16 @@ class Kernelised(OnlineEstimator):
         )
 
     def _finish(self, streamed: Streamed, draft: Draft | None) -> Labelled:
-        _, model, examples, *_ = streamed
+        form, model, examples, *_ = streamed
         # Without a draft, the zero model stays.
         if draft is not None:
             refitted = draft.finish()
             model = models.add_intercept(model, refitted.intercept)
+            is_encoded = form.encoding is not None
             model = model._replace(
-                model=refitted.model, calibration=refitted.calibration
+                model=refitted.model,
+                calibration=refitted.calibration,
+                scaling=refitted.scaling if is_encoded else model.scaling,
             )
             model = models.fold_map(model)
         model = _without_padding(model, examples.X)

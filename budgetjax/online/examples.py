@@ -13,10 +13,18 @@ from budgetjax.raw_rows import cast_rows
 
 
 def check_stream(
-    state: Any, X: ArrayLike, y: ArrayLike, weight: ArrayLike | None, first_row: int = 0
+    state: Any,
+    X: ArrayLike,
+    y: ArrayLike,
+    weight: ArrayLike | None,
+    first_row: int = 0,
+    num_features: int | None = None,
 ) -> tuple[Float[Array, "n features"], Shaped[Array, "n ..."], Float[Array, " n"]]:
-    """Checks a stream and its weights, and casts them to the state's dtypes."""
-    size = models.num_features(state)
+    """Checks a stream and its weights, and casts them to the state's dtypes.
+
+    Rows have the features of the state, or `num_features`.
+    """
+    size = models.num_features(state) if num_features is None else num_features
     X = cast_rows(X, size, state.expansion.vectors.dtype)
     _checks.check_finite(X, first_row)
     y = _checks.array("y", y)

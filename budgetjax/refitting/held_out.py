@@ -138,34 +138,34 @@ def mask_fold(
 
 
 def stream_fold(
-    algorithm: Algorithm,
-    state: Any,
-    blocks: Callable[[], Iterator[Block]],
-    seed: int,
+    problem: Problem, state: Any, blocks: Callable[[], Iterator[Block]]
 ) -> Any:
     """The state after a stream of only these examples.
 
     At most a reservoir of rows is used, in random order, so sorted examples do no harm.
     """
+    algorithm = problem.algorithm
     if algorithm.memory is None:
         return state
     state = clear(algorithm, state)
     vectors, shape = state.expansion.vectors, models.target_shape(state)
-    kept = Reservoir.empty(
-        *(vectors.shape[1], vectors.dtype, models.target_dtype(state), shape),
-        size=default_size(vectors.shape[1]),
-        seed=seed,
-    )
-    codes, shards = state.expansion.num_columns > 1 and not shape, Shards()
+    kept, shards = None, Shards()
+    has_labels = state.expansion.num_columns > 1 and not shape
     for block in blocks():
         shards = block.shards
+        kept = kept or Reservoir.empty(
+            *(block.X.shape[1], vectors.dtype, models.target_dtype(state), shape),
+            size=default_size(vectors.shape[1]),
+            seed=problem.seed,
+        )
         y = block.targets
-        y = np.argmax(y, 1) if codes else y.reshape(-1, *shape)
+        y = np.argmax(y, 1) if has_labels else y.reshape(-1, *shape)
         kept = kept.updated(block.X, y, block.weights)
+    assert kept is not None, "there are examples"
     # A sample of all processes: the only rows that one of them sends to others.
     rows = Rows(*map(shards.gather, kept.rows())).least(kept.size)
     X, y, weights, _ = rows
-    return replay(algorithm, state, X, y, weights)
+    return replay(algorithm, state, problem.features(X), y, weights)
 
 
 def replay(

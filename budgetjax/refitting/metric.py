@@ -28,7 +28,7 @@ with the memory of the steps before.
 """
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -45,7 +45,6 @@ from budgetjax.refitting.held_out import Fold, Scores
 from budgetjax.refitting.moving_vectors import norm_and_scores, unit_of, values
 from budgetjax.refitting.newton import of_problems
 from budgetjax.refitting.problem import Problem
-from budgetjax.refitting.training_data import Block
 
 # Examples per step: twice the number for moving vectors, in half of the time.
 BATCH = 256
@@ -81,33 +80,28 @@ DIRECTIONS_OF = 4096
 
 
 def init_map(
-    kernel: Kernel,
-    form: bool | str | int,
-    vectors: Float[Array | np.ndarray, "rows d"],
-    blocks: Callable[[], Iterable[Block]],
-    padding: int = 0,
+    problem: Problem, kernel: Kernel, vectors: Float[Array | np.ndarray, "rows d"]
 ) -> np.ndarray:
     """The initial map: that of a mapped kernel, the identity, or principal directions.
-
-    The last features, so many as `padding`, are zeros.
 
     Directions are scaled so that the mean squared distance of examples stays the same.
     The average outer product of the gradients of a refit is not a better start.
     """
     if isinstance(kernel, Mapped):
         return np.asarray(kernel.matrix)
-    width, dtype = vectors.shape[1], vectors.dtype
+    form, (width, dtype) = problem.form, (vectors.shape[1], vectors.dtype)
     if form == "diagonal":
         return np.ones(width, dtype)
     rank = min(width, WIDEST) if isinstance(form, bool | str) else form
-    if width - padding <= rank:
+    if width - problem.padding <= rank:
         return np.eye(width, rank, dtype=dtype)
     given, shards = [], Shards()
-    for block in blocks():
+    for block in problem.blocks():
         shards = block.shards
         given.append(block.X[block.weights > 0])
     every = -(-int(shards.total(sum(map(len, given)))) // DIRECTIONS_OF)
-    some = np.concatenate([X[::every] for X in given]).astype(np.float64)
+    rows = np.concatenate([X[::every] for X in given])
+    some = problem.features(rows).astype(np.float64)
     # The examples of other processes stay there.
     mean = shards.total(np.sum(some, axis=0)) / (number := shards.total(len(some)))
     covariance = shards.total((some - mean).T @ (some - mean)) / max(1, number - 1)
@@ -139,7 +133,7 @@ def try_metric(problem: Problem, fold: Fold, penalty: float) -> Trial:
     loss, blocks, kernel = problem.loss, problem.blocks, fold.state.kernel
     expansion = fold.state.expansion
     vectors, padding = expansion.vectors, problem.padding
-    matrix = init_map(kernel, problem.form, vectors, blocks, padding)
+    matrix = init_map(problem, kernel, vectors)
     inner = kernel.kernel if isinstance(kernel, Mapped) else kernel
     basis = fold.basis._replace(kernel=inner)
     rows, count = (training_data.count_rows(read()) for read in (blocks, fold.learn))
@@ -221,7 +215,7 @@ def _norm_and_scores(
     """`||w||^2` and the scores; vectors of fewer features than the map's are images."""
     vectors, weights, change = parameters
     basis, (unit, pace, *_), *_ = fixed
-    matrix = _map_after(change, fixed)
+    matrix, X = _map_after(change, fixed), basis.rows(X)
     if vectors.shape[1] < len(matrix):
         X = jnp.matmul(X, matrix, precision="highest")
     else:

@@ -94,6 +94,7 @@ def _objective(
     """The objective of a batch, divided by rows and penalty."""
     vectors, feature_weights = parameters
     loss, basis, unit, strength = fixed
+    X = basis.rows(X)
     norm, scores = norm_and_scores(basis, vectors * unit, feature_weights, X, first)
     losses = jnp.sum(weights[:, None] * values(loss, scores, targets), axis=1)
     return norm / (2 * strength) + jnp.mean(losses)

@@ -26,7 +26,7 @@ import numpy as np
 from jax.tree_util import Partial
 from jaxtyping import Array, Float, Integer, PyTree
 
-from budgetjax import kernels
+from budgetjax import encoding, kernels
 from budgetjax._sharding import Shards
 from budgetjax.kernels import Kernel
 from budgetjax.online import support_set
@@ -56,12 +56,22 @@ class Basis(NamedTuple):
       expansion: the support vectors Z.
       root: the features are `root^T k(Z, x)`, shape `(rows, features)`.
       constant: the value of a constant feature, whose weight gives a bias; or None.
+      coder: what makes rows x of the numbers that are given; None for rows themselves.
     """
 
     kernel: Kernel
     expansion: Expansion
     root: Float[Array, "rows features"]
     constant: Float[Array, ""] | None = None
+    coder: encoding.Coder | None = None
+
+    def rows(
+        self, X: Float[Array | np.ndarray, "size columns"]
+    ) -> Float[Array, "size d"]:
+        """The rows of given examples, in programs."""
+        if self.coder is None:
+            return jnp.asarray(X)
+        return encoding.write_codes(self.coder, jnp.asarray(X))
 
     @property
     def num_features(self) -> int:
@@ -72,7 +82,7 @@ class Basis(NamedTuple):
 def scores(
     basis: Basis,
     weights: Float[np.ndarray, "problems features"],
-    X: Float[np.ndarray, "size d"],
+    X: Float[np.ndarray, "size columns"],
 ) -> Float[np.ndarray, "size problems"]:
     """The scores of all problems."""
     return np.asarray(features(basis, X)) @ weights.T
@@ -84,10 +94,10 @@ def _matmul(left: Array, right: Array) -> Array:
 
 @jax.jit
 def features(
-    basis: Basis, X: Float[Array | np.ndarray, "size d"]
+    basis: Basis, X: Float[Array | np.ndarray, "size columns"]
 ) -> Float[Array, "size features"]:
     """`p(x)` of every row, in its own program; the others do not depend on kernels."""
-    X = jnp.asarray(X)
+    X = basis.rows(X)
     rows = support_set.kernel_rows(
         basis.kernel, basis.expansion, X, kernels.squared_norms(X)
     )

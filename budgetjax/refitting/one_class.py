@@ -107,7 +107,8 @@ def one_class(
             "X", "be batches that can be read again, such as a list", "an iterator"
         )
     root = jax.jit(algorithm.basis)(inner)
-    basis = Basis(inner.kernel, inner.expansion, root)
+    coder = training_data.find_coder(takes)
+    basis = Basis(inner.kernel, inner.expansion, root, coder=coder)
     coefficients, inverse = _fit_ones(basis, read(), penalty)
     scores, counts = _leave_one_out(basis, read(), penalty, coefficients, inverse)
     # The largest score with at most this share of the weight below it.

@@ -4,10 +4,12 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import jax
+import numpy as np
 from jaxtyping import Array, Float
 
 from budgetjax import losses
 from budgetjax._pytree import Name
+from budgetjax.encoding import Coder, write_codes
 from budgetjax.online.algorithm import Algorithm
 from budgetjax.refitting.newton import Basis
 from budgetjax.refitting.training_data import Block, Units
@@ -25,6 +27,7 @@ class Problem(NamedTuple):
       near: converts the targets of a block to those of the initial least squares.
       negligible: as for `newton.minimise`.
       constant: the feature of a bias, or None.
+      coder: what makes features of the examples; None if they are features.
       streams: whether folds choose their own vectors.
       compares: whether several states compete.
       padding: the number of last features that are 0 in every example.
@@ -41,6 +44,7 @@ class Problem(NamedTuple):
     near: Callable[[Block], Block]
     negligible: float
     constant: Float[Array, ""] | None
+    coder: Coder | None
     streams: bool
     padding: int
     penalties: list[float]
@@ -79,7 +83,13 @@ class Problem(NamedTuple):
     def basis(self, state: Any) -> Basis:
         """The features of the support vectors of a state."""
         root = jax.jit(self.algorithm.basis)(state)
-        return Basis(state.kernel, state.expansion, root, self.constant)
+        return Basis(state.kernel, state.expansion, root, self.constant, self.coder)
+
+    def features(
+        self, X: Float[np.ndarray, "n columns"]
+    ) -> Float[np.ndarray, "n features"]:
+        """The features of a few examples."""
+        return X if self.coder is None else write_codes(self.coder, X, np)
 
     def with_vectors(self, state: Any, vectors: Float[Array, "rows d"]) -> Any:
         """The state with other support vectors."""

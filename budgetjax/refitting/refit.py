@@ -356,6 +356,7 @@ def _pose_problem(
         ),
         negligible=newton.NEGLIGIBLE if of_labels else 0.0,
         constant=jnp.ones((), subject.dtype) if shifts else None,
+        coder=training_data.find_coder(subject.model),
         # A solver's vectors are rows of the data, which no label has changed.
         streams=not subject.of_solver,
         report=lambda text: None,
@@ -618,7 +619,7 @@ def _make_folds(problem: Problem, number: int, state: Any) -> list[Fold]:
         )
         own = state
         if problem.streams:
-            own = held_out.stream_fold(problem.algorithm, state, learn, problem.seed)
+            own = held_out.stream_fold(problem, state, learn)
         found.append(Fold(problem, learn, held, own, problem.basis(own)))
     return found
 
@@ -718,7 +719,7 @@ def _check_solution(
 ) -> None:
     """Raises if an objective is not finite; warns of problems that are not solved."""
     if not np.all(np.isfinite(value)):
-        reason = driver.explain_overflow(basis, jnp.asarray(next(blocks()).X))
+        reason = driver.explain_overflow(basis, basis.rows(next(blocks()).X))
         raise ArgumentError("the objective", "be finite", f"NaN or infinity: {reason}")
     if not np.all(converged):
         warn(

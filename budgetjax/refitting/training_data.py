@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from budgetjax import models, scaling
+from budgetjax import encoding, models, scaling
 from budgetjax._errors import ArgumentError, places_errors
 from budgetjax._sharding import Shards
+from budgetjax.encoding import Coder, Encoding
 from budgetjax.online import examples
 from budgetjax.raw_rows import pad_rows, regroup
 from budgetjax.stream.batches import Batches, order_columns
@@ -30,6 +31,9 @@ DEVIATED = 65_536
 FARTHEST = 1e4
 # The same for least squares, from which robust losses start, and for means of a stream.
 NEAR = 5.0
+# Rows of numbers that a program makes codes of have a multiple of this many columns, so
+# that one program serves tables of other widths.
+COLUMNS = 32
 
 # Rows, targets and weights, and the devices that share them.
 Arrays = tuple[Any, ...]
@@ -39,7 +43,7 @@ class Block(NamedTuple):
     """Examples in host memory; one block at a time goes to the device, or devices.
 
     Attributes:
-      X: shape `(size, num_features)`.
+      X: shape `(size, num_features)`, or what a `coder` makes these features of.
       targets: one per column of the model, shape `(size, columns)`: y, or, with more
         than two classes, +1 in the column of the label and -1 elsewhere.
       weights: shape `(size,)`, at least 0.
@@ -112,6 +116,15 @@ def read_examples(
             raise ArgumentError("X", "have rows with a weight above 0", "none")
 
     return blocks, again
+
+
+def find_coder(model: Any) -> Coder | None:
+    """The coder of the rows of a model, if they are kept without their codes."""
+    codes, state = models.as_labelled(model).scaling, models.unwrap(model)
+    if not isinstance(codes, Encoding) or codes.map is not None:
+        return None
+    vectors = state.expansion.vectors
+    return encoding.coder(codes, vectors.shape[1], vectors.dtype)
 
 
 class Units(NamedTuple):
@@ -278,15 +291,17 @@ def _check_rows(
 ) -> tuple[np.ndarray, ...]:
     """Examples of this process after checks; messages count from `first_row`."""
     X, y, *weight = batch
-    state = models.unwrap(model)
+    state, num_features = models.unwrap(model), None
     if model is not state:
         model = models.as_labelled(model)
+        columns = -(-models.num_features(model) // COLUMNS) * COLUMNS
         X, y = (
-            models.scale_rows(model, X),
+            models.training_rows(model, X, columns),
             models.encode_targets(model, y, first_row),
         )
+        num_features = None if find_coder(model) is None else columns
     counts = weight[0] if weight else None
-    given = examples.check_stream(state, X, y, counts, first_row)
+    given = examples.check_stream(state, X, y, counts, first_row, num_features)
     X, y, weights = (np.asarray(array) for array in given)
     if of_labels and state.expansion.num_columns == 1:
         known = np.abs(y) == 1
