@@ -257,7 +257,8 @@ def test_codes_written_in_programs_are_those_of_the_host():
     for dtype, numpy in ((np.float64, np), (np.float32, jnp)):
         coder = encoding.coder(codes, width, dtype)
         numbers = codes.numbers(given, dtype, 8)
-        assert numbers.shape == (202, 8) and np.all(np.isfinite(numbers))
+        assert numbers.shape == (202, 8)
+        assert np.all(np.isfinite(numbers))
         found = np.asarray(encoding.write_codes(coder, numbers, numpy))
         expected = codes.apply(given, dtype)
         np.testing.assert_allclose(found[:, :count], expected, atol=1e-5)

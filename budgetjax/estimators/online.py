@@ -89,10 +89,10 @@ FEWEST_TO_SCALE = 100
 # over few: that took 4 percent of the errors on ten small tables. On seventeen sets,
 # choices after three were 0.07 points worse than after five.
 TRIAL_EPOCHS, FEWER_EPOCHS, MANY_ROWS = 5, 3, 50_000
-# Steps in all for what is chosen, if they are between the usual number of passes and
-# this one. Twenty tables had 5 percent fewer errors than with 20 passes; electricity
-# had 9, and letter and covtype 15 percent fewer.
-STEPS, MOST_EPOCHS = 6000, 60
+# Passes for what is chosen: over few rows, and the range of those over more, within
+# which there are so many steps. Twenty tables had 5 percent fewer errors with 60 to 20
+# passes than with 20; electricity had 9, and letter and covtype 15 percent fewer.
+LONG_EPOCHS, EPOCHS_OVER_MANY, STEPS = 60, (27, 80), 8000
 # The maximum number of rows that choose the form. Fewer find too few bins: with 40,960
 # of 100,000 rows of covtype, the model was 1.5 points worse.
 TRIAL_ROWS = 200_000
@@ -160,8 +160,8 @@ class Examples(NamedTuple):
         """
         X, origin, targets, weights = self
         n, features = X.shape
-        is_raw = isinstance(X, EncodedRows) and X.encoding is not None
-        if not is_raw and n > training_data.BLOCK and not isinstance(X, np.ndarray):
+        raw = X.X if isinstance(X, EncodedRows) and X.encoding is not None else None
+        if raw is None and n > training_data.BLOCK and not isinstance(X, np.ndarray):
 
             def read() -> Iterator[tuple[np.ndarray, ...]]:
                 for start in range(0, n, training_data.BLOCK):
@@ -173,7 +173,7 @@ class Examples(NamedTuple):
         few = max(FEWEST_TO_REFIT, 1 << (n - 1).bit_length())
         size = n if n > training_data.BLOCK else few
         return {
-            "X": pad_rows(X.X if is_raw else inputs.dense(X, dtype, origin), size),
+            "X": pad_rows(inputs.dense(X, dtype, origin) if raw is None else raw, size),
             "y": pad_rows(targets, size, 1),
             "weight": pad_rows(weights, size),
         }
@@ -764,7 +764,8 @@ class Kernelised(OnlineEstimator):
             if draft is None or tried is not None:
                 # What a trial prefers is not compared again on all rows.
                 learns = draft is not None and draft.metric is not None
-                draft = start(best, learns=learns)
+                epochs = EPOCHS if count <= held_out.MANY else _passes(count)
+                draft = start(best, learns=learns, epochs=epochs)
             else:
                 draft = _learn_longer(draft, count)
             if best.is_partial:
@@ -948,11 +949,18 @@ def _learn_longer(draft: Draft, count: int) -> Draft:
 
     Fewer passes that ended stay, if they predict held-out rows better.
     """
-    steps = STEPS * metric.BATCH // count
-    longer = draft.learn_metric(max(EPOCHS, min(MOST_EPOCHS, steps)))
+    longer = draft.learn_metric(_passes(count))
     if draft.problem.epochs < EPOCHS:
         return longer
     return (draft, longer)[_find_best([draft, longer])]
+
+
+def _passes(count: int) -> int:
+    """The number of passes of a metric over so many rows."""
+    if count <= held_out.MANY:
+        return LONG_EPOCHS
+    fewest, most = EPOCHS_OVER_MANY
+    return max(fewest, min(most, STEPS * metric.BATCH // count))
 
 
 def _pad(forms: list[Form], step: int) -> list[Form]:

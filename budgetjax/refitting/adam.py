@@ -73,7 +73,7 @@ def run_adam(
     random = np.random.default_rng(seed)
     best, least, passes = parameters, np.inf, 0
     for epoch in range(epochs):
-        total = 0.0
+        values = []
         for block in blocks():
             # Other rows of the block fill its last batch.
             size = block.weights.shape[0]
@@ -87,8 +87,9 @@ def run_adam(
             parameters, memory, value = _run_steps(
                 objective, parameters, memory, fixed, rows, schedule, shards
             )
-            total += float(value) * size / sum(counts)
-        report(total)
+            values.append(value)
+        # Not before: the next block is made ready while the device learns one.
+        report(float(np.average(jax.device_get(values), weights=counts)))
         error = -np.inf if judge is None else judge(shards.one(parameters))
         if error <= least:
             best, least, passes = parameters, error, epoch + 1

@@ -22,9 +22,10 @@ several small models instead of one.
 A map to fewer features takes the vectors with it: the steps move their images `z M`,
 which is as accurate as moving z and a third faster, and z is a preimage of the result.
 
-The passes over four fifths of the examples stop at the best predictions of the others.
-Half that number of passes over all examples follow, starting again at the first rate,
-with the memory of the steps before.
+The passes over most of the examples stop at the best predictions of the others. Half
+that number of passes over all examples follow, starting again at the first rate, with
+the memory of the steps before. Without this second part, the same number of passes gave
+5 to 10 percent more errors on electricity and covtype.
 """
 
 import functools

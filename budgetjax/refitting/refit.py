@@ -151,7 +151,9 @@ def refit(
         matrix if it makes fewer mistakes on a fifth of them than new coefficients
         alone. With a metric, a classifier has the logistic loss over all classes, with
         labels smoothed by 5 percent.
-      epochs: passes of Adam, for vectors or for the metric.
+      epochs: passes of Adam, for vectors or for the metric. For a metric, a fifth of
+        up to 10,000 examples, or 1,000 to 2,000 of more, choose the best pass, and half
+        as many passes over all examples follow.
       tolerance: a problem is solved when a step would gain less than this fraction of
         its objective.
       calibrate: whether to fit the calibration for `budgetjax.probabilities`, on scores
@@ -269,7 +271,8 @@ def start_refit(
         epochs=_checks.size("epochs", epochs),
         seed=_checks.numpy_seed(seed),
     )
-    return _judge(problem._replace(report=report), subject, others)
+    problem = problem._replace(report=report)
+    return _judge(problem, subject, others, is_trial=compares)
 
 
 class _Subject(NamedTuple):
@@ -494,16 +497,20 @@ class Draft(NamedTuple):
             return self.solved
         return [Judged(self.folds[0], self.metric.scores)]
 
-    def learn_metric(self, epochs: int) -> "Draft":
-        """The same choices with a metric of that many passes, if there is one."""
+    def learn_metric(self, epochs: int, *, is_trial: bool = False) -> "Draft":
+        """The same choices with a metric of that many passes, if there is one.
+
+        A trial holds out a fifth of many examples too, to be compared with others.
+        """
         problem = self.problem._replace(epochs=epochs)
-        found = None
-        if problem.learns or self.compares:
-            found = metric.try_metric(problem, self.folds[0], self.penalty)
-            if self.compares:
-                old, new = self.solved[0].scores, found.scores
-                found = found if self.folds[0].prefers(old, new) else None
-        return self._replace(problem=problem, metric=found)
+        if not (problem.learns or self.compares):
+            return self._replace(problem=problem, metric=None)
+        fold = self.folds[0] if is_trial else self.folds[0].with_fewer()
+        found = metric.try_metric(problem, fold, self.penalty)
+        if self.compares and not fold.prefers(self.solved[0].scores, found.scores):
+            return self._replace(problem=problem, metric=None)
+        folds = [fold, *self.folds[1:]]
+        return self._replace(problem=problem, metric=found, folds=folds)
 
     def errors(self) -> list[Float[np.ndarray, " held"]]:
         """The mistakes or losses on the held-out examples of every fold, weighted."""
@@ -521,7 +528,9 @@ class Draft(NamedTuple):
         return models.fold_map(model)
 
 
-def _judge(problem: Problem, subject: _Subject, rivals: Sequence[Any]) -> Draft:
+def _judge(
+    problem: Problem, subject: _Subject, rivals: Sequence[Any], *, is_trial: bool
+) -> Draft:
     """The choices of state, penalty and metric by held-out examples."""
     state, rows = subject.state, _count_rows(problem) if problem.judges else 0
     number = held_out.FOLDS if rows <= held_out.FEW else 1
@@ -542,7 +551,7 @@ def _judge(problem: Problem, subject: _Subject, rivals: Sequence[Any]) -> Draft:
         metric=None,
         is_bare=subject.is_bare,
     )
-    return draft.learn_metric(problem.epochs)
+    return draft.learn_metric(problem.epochs, is_trial=is_trial)
 
 
 def _solve(draft: Draft) -> tuple[Solution, list[Judged]]:
@@ -611,12 +620,7 @@ def _make_folds(problem: Problem, number: int, state: Any) -> list[Fold]:
     """Folds, each with the vectors that a stream of its training examples chooses."""
     found = []
     for i in range(number):
-        deal = functools.partial(held_out.mask_fold, problem.blocks, problem.seed, i)
-        # A fold is a fifth of the examples.
-        learn, held = (
-            training_data.keep_weighted(functools.partial(deal, keep), share)
-            for keep, share in ((False, 1), (True, held_out.FOLDS - 1))
-        )
+        learn, held = held_out.deal(problem, i)
         own = state
         if problem.streams:
             own = held_out.stream_fold(problem, state, learn)
