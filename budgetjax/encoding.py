@@ -16,7 +16,7 @@ ranks between them; `QuantileTransformer` gives one number, the mean of the code
 which all bins have the same slope. None of them clips outliers.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -45,7 +45,7 @@ FARTHEST = 1e9
 # Edges are at least so far apart, after the clip: float32 resolves 2e-7 there.
 NEAREST = 1e-4
 # What stands for a missing value and for an unseen category among `Encoding.numbers`.
-MISSING, UNSEEN = -9.0, -1.0
+MISSING, UNSEEN = -(2.0**100), -(2.0**101)
 # The edges of a single code, the clipped number itself.
 LINE = np.array([0.0, 1.0])
 # Rows per value of a column whose values have an edge each.
@@ -152,15 +152,17 @@ class Encoding(NamedTuple):
         width = max(1, self.num_codes)
         if self.map is not None:
             matrix, size = np.asarray(self.map, dtype), -(-PRODUCT // width)
-            coder = self._replace(map=None)
+            unmapped = self._replace(map=None)
             for start in range(0, len(rows), size):
-                codes = coder.apply(rows[start : start + size], dtype)
+                codes = unmapped.apply(rows[start : start + size], dtype)
                 found[start : start + size] = codes @ matrix
             return found
-        codes_of, size = _coder(self, np, np.dtype(np.float64)), -(-BLOCK // width)
+        size = -(-BLOCK // width)
+        coder, is_nominal = make_coder(self), _is_nominal(self, np)
         for start in range(0, len(rows), size):
             block = rows[start : start + size].astype(np.float64)
-            found[start : start + size] = codes_of(block)
+            numbers = _clipped(self, is_nominal, block, np)
+            found[start : start + size] = write_codes(coder, numbers, np)
         return found
 
     def numbers(
@@ -180,19 +182,15 @@ class Encoding(NamedTuple):
         """
         rows = _check_rows(X, first_row)
         self = jax.tree.map(np.asarray, self)
-        raw_rows.check_shape(rows.shape, self.num_columns)
-        found = np.zeros((len(rows), max(width, self.num_columns)), dtype)
-        nominal = np.unique(self.column[self.low == self.high])
-        size = -(-BLOCK // max(1, self.num_columns))
+        raw_rows.check_shape(rows.shape, columns := self.num_columns)
+        found = np.zeros((len(rows), max(width, columns)), dtype)
+        is_nominal, size = _is_nominal(self, np), -(-BLOCK // max(1, columns))
         for start in range(0, len(rows), size):
             block = rows[start : start + size].astype(np.float64)
-            missing = np.isnan(block)
-            v = _clip((block - self.centre[None]) / self.unit[None])
-            v = np.where(missing, 0, v)
-            for column in nominal:
-                v[:, column] = _ranks(self.edges(int(column)), block[:, column])
-            v = np.where(missing & self.lacks[None], MISSING, v)
-            found[start : start + size, : self.num_columns] = v
+            numbers = _clipped(self, is_nominal, block, np)
+            for column in np.flatnonzero(is_nominal):
+                numbers[:, column] = _ranks(self.edges(int(column)), numbers[:, column])
+            found[start : start + size, :columns] = numbers
         return found
 
 
@@ -224,79 +222,26 @@ def encode(encoding: Encoding, X: Shaped[ArrayLike, "*n d"]) -> Float[Array, "*n
     if not jnp.issubdtype(rows.dtype, jnp.floating):
         rows = rows.astype(float)
     matrix = rows[None] if rows.ndim == 1 else rows
-    codes = _coder(encoding, jnp, rows.dtype)(matrix)
+    numpy = jnp if _checks.is_traced(encoding) else np
+    numbers = _clipped(encoding, _is_nominal(encoding, numpy), matrix, jnp)
+    codes = write_codes(make_coder(encoding, rows.dtype, numpy=numpy), numbers)
     if encoding.map is not None:
         weights = jnp.asarray(encoding.map, codes.dtype)
         codes = jnp.matmul(codes, weights, precision="highest")
     return codes[0] if rows.ndim == 1 else codes
 
 
-class Lines(NamedTuple):
-    """The codes of numbers as lines, `(v - start) * slope` from `floor` to `ceiling`.
-
-    Each has one row and a column per code; for codes of categories and missing values
-    they mean nothing.
-    """
-
-    start: Any
-    slope: Any
-    floor: Any
-    ceiling: Any
-
-
-def lines(encoding: Encoding, numpy: Any = np) -> Lines:
-    """The lines of the codes, by NumPy or JAX."""
-    column, low, high = (leaf[None] for leaf in encoding[3:6])
-    is_bin, codes = low < high, column.shape[1]
-    changes, end = column[:, 1:] != column[:, :-1], np.ones((1, 1), bool)
-    is_first = numpy.concatenate([end, changes], axis=1)[:, :codes]
-    is_last = numpy.concatenate([changes | ~is_bin[:, 1:], end], axis=1)[:, :codes]
-    return Lines(
-        numpy.where(is_bin, low, 0),
-        1 / numpy.where(is_bin, high - low, 1),
-        numpy.where(is_first, -BEYOND, 0),
-        numpy.where(is_last, 1 + BEYOND, 1),
-    )
-
-
-def _coder(encoding: Encoding, numpy: Any, dtype: Any) -> Callable[[Any], Any]:
-    """The function from rows to codes, by NumPy or JAX, in this dtype."""
-    known = not _checks.is_traced(encoding)
-    # Known numbers are constants of a program.
-    every = lines(encoding, np if known else numpy)
-    start, slope, floor, ceiling = (leaf.astype(dtype) for leaf in every)
-    column, lacks = encoding.column, encoding.lacks[encoding.column][None]
-    centre, unit = encoding.centre[None], encoding.unit[None].astype(dtype)
-    first_digits = centre.astype(dtype)
-    more_digits = (centre - first_digits).astype(dtype)
-    low, high = encoding.low[None], encoding.high[None]
-    is_bin, is_value, value = low < high, low == high, low.astype(dtype)
-    only_bins = known and bool(np.all(np.asarray(is_bin)))
-
-    def codes_of(X):
-        missing = numpy.isnan(X)
-        v = numpy.where(missing, 0, (X - first_digits - more_digits) / unit)
-        codes = _take(numpy, _clip(v, numpy), column)
-        # In place for NumPy.
-        codes -= start
-        codes *= slope
-        codes = numpy.clip(codes, floor, ceiling)
-        if only_bins:
-            return codes
-        missing = _take(numpy, missing, column)
-        codes = numpy.where(missing & lacks, 0, codes)
-        is_seen = _take(numpy, X, column) == value
-        flags = is_seen | (missing & ~is_value)
-        return numpy.where(is_bin, codes, flags.astype(dtype))
-
-    return codes_of
-
-
 class Coder(NamedTuple):
-    """How programs write the codes of `Encoding.numbers`: lines, and single values.
+    """How codes are written: as lines, or 1 for a value; each has an entry per code.
 
-    Each has an entry per code. Their shapes and dtypes alone decide which program runs,
-    so one serves many tables.
+    In a program their shapes and dtypes alone decide what runs, so one serves many
+    tables.
+
+    Attributes:
+      column: the column of the number.
+      start, slope, floor, ceiling: a code is `(number - start) * slope` from the floor
+        to the ceiling.
+      value: the number whose code is 1, for categories and missing values; else NaN.
     """
 
     column: Any
@@ -304,48 +249,88 @@ class Coder(NamedTuple):
     slope: Any
     floor: Any
     ceiling: Any
-    # The number whose code is 1, for categories and missing values; NaN for lines.
     value: Any
 
 
-def coder(encoding: Encoding, width: int, dtype: DTypeLike) -> Coder:
-    """The coder of an encoding without a map; more codes, up to `width`, are 0."""
-    encoding = jax.tree.map(np.asarray, encoding)
+def make_coder(
+    encoding: Encoding,
+    dtype: DTypeLike = np.float64,
+    width: int = 0,
+    *,
+    numpy: Any = np,
+) -> Coder:
+    """The coder of an encoding, for raw categories, or for their ranks with a width.
+
+    Codes that are 0 follow, up to the width.
+    """
     column, low, high = encoding[3:6]
-    rank = np.arange(len(column)) - np.searchsorted(column, column)
-    value = np.where(low == high, rank, np.where(low < high, np.nan, MISSING))
-    more = (0, width - len(column))
-    every = (np.pad(leaf[0], more) for leaf in lines(encoding))
-    start, slope, floor, ceiling, value = (
-        leaf.astype(dtype)
-        for leaf in (*every, np.pad(value, more, constant_values=np.nan))
+    is_bin, codes = low < high, column.shape[-1]
+    changes, end = column[1:] != column[:-1], np.ones(1, bool)
+    is_first = numpy.concatenate([end, changes])[:codes]
+    is_last = numpy.concatenate([changes | ~is_bin[1:], end])[:codes]
+    known = low
+    if width:
+        known = np.arange(codes) - np.searchsorted(column, column)
+    every = (
+        numpy.where(is_bin, low, 0),
+        1 / numpy.where(is_bin, high - low, 1),
+        numpy.where(is_first, -BEYOND, 0),
+        numpy.where(is_last, 1 + BEYOND, 1),
+        numpy.where(is_bin, np.nan, numpy.where(low == high, known, MISSING)),
     )
-    return Coder(np.pad(column, more), start, slope, floor, ceiling, value)
+    more = (0, max(0, width - codes))
+    start, slope, floor, ceiling = (
+        numpy.pad(leaf.astype(dtype), more) for leaf in every[:4]
+    )
+    value = numpy.pad(every[4].astype(dtype), more, constant_values=np.nan)
+    return Coder(numpy.pad(column, more), start, slope, floor, ceiling, value)
 
 
 def write_codes(coder: Coder, numbers: Any, numpy: Any = jnp) -> Any:
     """The codes of `Encoding.numbers`, by NumPy or JAX; O(n num_codes).
 
-    Rounding moves a code by some 1e-7 divided by the width of its bin.
+    In float32, rounding moves a code by some 1e-7 divided by the width of its bin.
     """
-    _, start, slope, floor, ceiling, value = (leaf[None] for leaf in coder)
-    given = _take(numpy, numbers, coder.column)
-    codes = numpy.clip((given - start) * slope, floor, ceiling)
-    codes = numpy.where(given == MISSING, 0, codes)
-    codes = numpy.where(numpy.isnan(value), codes, (given == value).astype(codes.dtype))
-    # Within a product, a CPU would compute every code once per column of the product.
-    return codes if numpy is np else jax.lax.optimization_barrier(codes)
+    column, start, slope, floor, ceiling, value = (leaf[None] for leaf in coder)
+    given = numpy.take(numbers, column[0], axis=-1, mode="clip")
+    # In place for NumPy.
+    codes = given - start
+    codes *= slope
+    codes = numpy.clip(codes, floor, ceiling)
+    if _checks.is_traced(coder) or not np.all(np.isnan(value)):
+        flags = (given == value).astype(codes.dtype)
+        codes = numpy.where(given == MISSING, 0, codes)
+        codes = numpy.where(numpy.isnan(value), codes, flags)
+    return codes
+
+
+def _clipped(encoding: Encoding, is_nominal: Any, X: Any, numpy: Any) -> Any:
+    """Clipped numbers, raw categories, `MISSING` and `UNSEEN`, in the dtype of X."""
+    missing, lacks = numpy.isnan(X), encoding.lacks[None]
+    centre, unit = encoding.centre[None], encoding.unit[None].astype(X.dtype)
+    first_digits = centre.astype(X.dtype)
+    more_digits = (centre - first_digits).astype(X.dtype)
+    v = numpy.where(missing, 0, (X - first_digits - more_digits) / unit)
+    category = numpy.where(missing, UNSEEN, X)
+    numbers = numpy.where(is_nominal[None], category, _clip(v, numpy))
+    return numpy.where(missing & lacks, MISSING, numbers)
+
+
+def _is_nominal(encoding: Encoding, numpy: Any) -> Any:
+    """Whether each column has categories."""
+    of_value = encoding.low == encoding.high
+    columns = np.arange(encoding.num_columns)[:, None]
+    return numpy.any((encoding.column[None] == columns) & of_value[None], axis=1)
 
 
 def _ranks(values: np.ndarray, given: np.ndarray) -> np.ndarray:
-    """The index of each number among ascending values, or `UNSEEN`."""
-    ranks = np.minimum(np.searchsorted(values, given), len(values) - 1)
-    return np.where(values[ranks] == given, ranks, UNSEEN)
+    """The index of each number among ascending values; others, as they are, are none.
 
-
-def _take(numpy: Any, rows: Any, column: Any) -> Any:
-    """The columns of the codes; no index is out of range, which need not be tested."""
-    return numpy.take(rows, column, axis=-1, mode="clip")
+    Categories of many digits stay apart in float32.
+    """
+    at = np.minimum(np.searchsorted(values, given), len(values) - 1)
+    others = np.where(given == MISSING, MISSING, UNSEEN)
+    return np.where(values[at] == given, at, others)
 
 
 @names_errors("encoding.fit")

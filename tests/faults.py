@@ -105,9 +105,9 @@ FAULTS = (
     Fault("metric", "refitting/metric.py", "prior = PRIOR * scale**2 * prior", "prior = PRIOR * prior"),
     # Encoded columns.
     Fault("encoding", "encoding.py", "numpy.where(is_last, 1 + BEYOND, 1),", "numpy.where(is_last, 1, 1),"),
-    Fault("encoding", "encoding.py", "codes = numpy.where(missing & lacks, 0, codes)", "codes = codes"),
-    Fault("encoding", "encoding.py", "flags = is_seen | (missing & ~is_value)", "flags = is_seen"),
-    Fault("encoding", "encoding.py", "more_digits = (centre - first_digits).astype(dtype)", "more_digits = 0 * first_digits"),
+    Fault("encoding", "encoding.py", "codes = numpy.where(given == MISSING, 0, codes)", "codes = codes"),
+    Fault("encoding", "encoding.py", "return numpy.where(missing & lacks, MISSING, numbers)", "return numbers"),
+    Fault("encoding", "encoding.py", "more_digits = (centre - first_digits).astype(X.dtype)", "more_digits = 0 * first_digits"),
     # Models, streams, files, estimators.
     Fault("models", "refitting/reduce.py", "kept = np.sort(np.argsort(-lengths, kind=\"stable\")[:size])", "kept = np.sort(np.argsort(lengths, kind=\"stable\")[:size])"),
     Fault("models", "refitting/reduce.py", "masses * (2 * codes - 1)", "2 * codes - 1"),

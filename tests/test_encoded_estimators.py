@@ -231,7 +231,7 @@ def test_many_rows_are_streamed_only_if_that_is_needed(monkeypatch, plain, sampl
     ("rows", "epochs", "error", "kept"),
     [
         *((3000, 20, 0.9, 60), (3000, 20, 1.0, 20), (3000, 5, 1.1, 60)),
-        *((50_000, 5, 1.1, 30), (10**6, 3, 1.1, 20)),
+        *((20_000, 5, 1.1, 80), (50_000, 5, 1.1, 40), (10**6, 3, 1.1, 27)),
     ],
 )
 def test_more_passes_stay_if_held_out_rows_prefer_them(rows, epochs, error, kept):

@@ -255,7 +255,7 @@ def test_codes_written_in_programs_are_those_of_the_host():
     given = np.concatenate([X, other])
     width, count = 16, codes.num_codes
     for dtype, numpy in ((np.float64, np), (np.float32, jnp)):
-        coder = encoding.coder(codes, width, dtype)
+        coder = encoding.make_coder(codes, dtype, width)
         numbers = codes.numbers(given, dtype, 8)
         assert numbers.shape == (202, 8)
         assert np.all(np.isfinite(numbers))

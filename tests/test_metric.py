@@ -9,7 +9,7 @@ import pytest
 
 import budgetjax as bj
 from budgetjax.estimators import BudgetedKernelClassifier
-from budgetjax.refitting import adam, metric
+from budgetjax.refitting import adam, held_out, metric
 from budgetjax.refitting.newton import Basis
 from budgetjax.refitting.problem import Problem
 from budgetjax.refitting.training_data import Block
@@ -182,6 +182,31 @@ def test_a_map_to_fewer_features_starts_from_principal_directions():
     np.testing.assert_allclose(*variances, rtol=1e-3)
     assert refitted(3).kernel.matrix.shape == (8, 3)
     assert np.all(np.isfinite(bj.decision_function(refitted(3), X)))
+
+
+def test_of_many_rows_fewer_are_held_out():
+    """They are some of those that were held out before, so no vector is of theirs."""
+    rows = np.random.default_rng(0).normal(size=(25_000, 1)).astype(np.float32)
+    held = {}
+    for count in (8000, len(rows)):
+        X, size = rows[:count], 1000
+        parts = [
+            Block(*[X[i : i + size]] * 2, np.ones(size)) for i in range(0, count, size)
+        ]
+        problem = some_problem(blocks=functools.partial(iter, parts), seed=0)
+        fold = held_out.Fold(problem, *held_out.deal(problem, 0), None, None)
+        for each in (fold, fold.with_fewer()):
+            learn, judge = (
+                np.concatenate([block.X[block.weights > 0, 0] for block in read()])
+                for read in (each.learn, each.held)
+            )
+            held[count, each is not fold] = set(judge)
+            assert set(learn) | set(judge) == set(X[:, 0])
+            assert len(learn) + len(judge) == count
+    assert len(held[8000, False]) == 1600
+    fifth, fewer = held[len(rows), False], held[len(rows), True]
+    assert fewer < fifth
+    assert (len(fewer), len(fifth)) == (25 * 67, 5000)
 
 
 def test_a_metric_is_kept_where_it_is_better():

@@ -71,7 +71,9 @@ class Basis(NamedTuple):
         """The rows of given examples, in programs."""
         if self.coder is None:
             return jnp.asarray(X)
-        return encoding.write_codes(self.coder, jnp.asarray(X))
+        codes = encoding.write_codes(self.coder, jnp.asarray(X))
+        # In a product, a CPU would write every code once per column of the result.
+        return jax.lax.optimization_barrier(codes)
 
     @property
     def num_features(self) -> int:

@@ -124,7 +124,7 @@ def find_coder(model: Any) -> Coder | None:
     if not isinstance(codes, Encoding) or codes.map is not None:
         return None
     vectors = state.expansion.vectors
-    return encoding.coder(codes, vectors.shape[1], vectors.dtype)
+    return encoding.make_coder(codes, vectors.dtype, vectors.shape[1])
 
 
 class Units(NamedTuple):
