@@ -89,9 +89,10 @@ FEWEST_TO_SCALE = 100
 # over few: that took 4 percent of the errors on ten small tables. On seventeen sets,
 # choices after three were 0.07 points worse than after five.
 TRIAL_EPOCHS, FEWER_EPOCHS, MANY_ROWS = 5, 3, 50_000
-# Passes for what is chosen: over few rows, and the range of those over more, within
-# which there are so many steps. Twenty tables had 5 percent fewer errors with 60 to 20
-# passes than with 20; electricity had 9, and letter and covtype 15 percent fewer.
+# Passes for what is chosen: those over few rows; the fewest and the most over more; and
+# the steps in all, if these are between. Twenty tables had 5 percent fewer errors with
+# 20 to 60 passes than with 20; electricity had 9, and letter and covtype 15 percent
+# fewer.
 LONG_EPOCHS, EPOCHS_OVER_MANY, STEPS = 60, (27, 80), 8000
 # The maximum number of rows that choose the form. Fewer find too few bins: with 40,960
 # of 100,000 rows of covtype, the model was 1.5 points worse.
@@ -956,7 +957,7 @@ def _learn_longer(draft: Draft, count: int) -> Draft:
 
 
 def _passes(count: int) -> int:
-    """The number of passes of a metric over so many rows."""
+    """The number of passes of a metric over this number of rows."""
     if count <= held_out.MANY:
         return LONG_EPOCHS
     fewest, most = EPOCHS_OVER_MANY
