@@ -10,7 +10,7 @@ benchmarks/launches.py` counts what follows from it.
 """
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import jax
@@ -68,11 +68,11 @@ def separate(arrays: Carry) -> Carry:
     return jax.lax.optimization_barrier(arrays) if on_cpu() else arrays
 
 
-def together(*arrays: Array) -> Sequence[Array]:
+def together(*arrays: Array) -> tuple[Array, ...]:
     """The arrays, of one shape, on a GPU computed in one operation."""
     if not on_gpu():
         return arrays
-    return jax.lax.optimization_barrier(jnp.stack(arrays))
+    return tuple(jax.lax.optimization_barrier(jnp.stack(arrays)))
 
 
 def dots(*pairs: tuple[Array, Array]) -> Array:
