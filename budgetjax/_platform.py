@@ -193,14 +193,14 @@ class Packed:
             for leaf in self.leaves
         ]
 
-    def pack(self, tree: PyTree) -> tuple[Array, list[Array]]:
+    def pack(self, tree: PyTree) -> tuple[Array, list[Any]]:
         """The words, and all other leaves."""
         both = list(zip(jax.tree.leaves(tree), self.numbers, strict=True))
         words = [_cast(leaf.reshape(()), jnp.int32) for leaf, number in both if number]
         others = [leaf for leaf, number in both if not number]
         return jnp.stack(words) if words else jnp.zeros((0,), jnp.int32), others
 
-    def unpack(self, given: tuple[Array, list[Array]]) -> Any:
+    def unpack(self, given: tuple[Array, list[Any]]) -> Any:
         """The tree."""
         words, others = iter(given[0]), iter(given[1])
         leaves = [
