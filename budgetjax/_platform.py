@@ -165,7 +165,7 @@ def scan(
     return packed.unpack(final), ys
 
 
-def packed(tree: Carry) -> Callable[[], Carry]:
+def pack(tree: Carry) -> Callable[[], Carry]:
     """A function for a branch that returns the tree, which is known outside.
 
     On a GPU its numbers share one array, as a branch copies each that it is given.

@@ -161,7 +161,7 @@ class Encoding(NamedTuple):
         coder, is_nominal = make_coder(self), _is_nominal(self, np)
         for start in range(0, len(rows), size):
             block = rows[start : start + size].astype(np.float64)
-            numbers = _clipped(self, is_nominal, block, np)
+            numbers = _clip_columns(self, is_nominal, block, np)
             found[start : start + size] = write_codes(coder, numbers, np)
         return found
 
@@ -187,7 +187,7 @@ class Encoding(NamedTuple):
         is_nominal, size = _is_nominal(self, np), -(-BLOCK // max(1, columns))
         for start in range(0, len(rows), size):
             block = rows[start : start + size].astype(np.float64)
-            numbers = _clipped(self, is_nominal, block, np)
+            numbers = _clip_columns(self, is_nominal, block, np)
             for column in np.flatnonzero(is_nominal):
                 numbers[:, column] = _ranks(self.edges(int(column)), numbers[:, column])
             found[start : start + size, :columns] = numbers
@@ -223,7 +223,7 @@ def encode(encoding: Encoding, X: Shaped[ArrayLike, "*n d"]) -> Float[Array, "*n
         rows = rows.astype(float)
     matrix = rows[None] if rows.ndim == 1 else rows
     numpy = jnp if _checks.is_traced(encoding) else np
-    numbers = _clipped(encoding, _is_nominal(encoding, numpy), matrix, jnp)
+    numbers = _clip_columns(encoding, _is_nominal(encoding, numpy), matrix, jnp)
     codes = write_codes(make_coder(encoding, rows.dtype, numpy=numpy), numbers)
     if encoding.map is not None:
         weights = jnp.asarray(encoding.map, codes.dtype)
@@ -304,7 +304,7 @@ def write_codes(coder: Coder, numbers: Any, numpy: Any = jnp) -> Any:
     return codes
 
 
-def _clipped(encoding: Encoding, is_nominal: Any, X: Any, numpy: Any) -> Any:
+def _clip_columns(encoding: Encoding, is_nominal: Any, X: Any, numpy: Any) -> Any:
     """Clipped numbers, raw categories, `MISSING` and `UNSEEN`, in the dtype of X."""
     missing, lacks = numpy.isnan(X), encoding.lacks[None]
     centre, unit = encoding.centre[None], encoding.unit[None].astype(X.dtype)

@@ -614,16 +614,22 @@ def unit_of_targets(model: Model) -> float | np.ndarray:
     return np.exp(model.intercept) if exponentiates else model.unit
 
 
+def unmapped_encoding(model: Labelled) -> Encoding | None:
+    """The encoding whose codes the model inside takes, unless it has a map."""
+    codes = model.scaling
+    return codes if isinstance(codes, Encoding) and codes.map is None else None
+
+
 def training_rows(model: Labelled, X: RawRows, width: int = 0) -> np.ndarray:
     """Raw rows in the form that the model inside takes.
 
     They are the numbers of the columns, and zeros up to `width`, if it makes codes of
     them; see `encoding.write_codes`.
     """
-    rows, scaling = _as_matrix(model, X), model.scaling
-    if isinstance(scaling, Encoding) and scaling.map is None:
+    rows, codes = _as_matrix(model, X), unmapped_encoding(model)
+    if codes is not None:
         rows = rows.toarray() if isinstance(rows, SparseMatrix) else rows
-        return scaling.numbers(rows, dtype_of(model), width)
+        return codes.numbers(rows, dtype_of(model), width)
     return _densify(model, rows)
 
 

@@ -195,7 +195,7 @@ def test_of_many_rows_fewer_are_held_out():
         ]
         problem = some_problem(blocks=functools.partial(iter, parts), seed=0)
         fold = held_out.Fold(problem, *held_out.deal(problem, 0), None, None)
-        for each in (fold, fold.with_fewer()):
+        for each in (fold, fold.with_fewer(count)):
             learn, judge = (
                 np.concatenate([block.X[block.weights > 0, 0] for block in read()])
                 for read in (each.learn, each.held)

@@ -264,7 +264,7 @@ def _move_if_allowed(
     direction = candidate.weight * losses.margin_subgradient(score, y)
     entering = candidate._replace(coefficients=direction)
     pegasos = _pegasos(expansion, counts)
-    given = _platform.packed((state.kernel, pegasos, strategy, model, entering))
+    given = _platform.pack((state.kernel, pegasos, strategy, model, entering))
 
     def move():
         return _move(*given(), kernel_row)

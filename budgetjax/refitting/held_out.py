@@ -62,12 +62,11 @@ class Fold(NamedTuple):
     state: Any
     basis: Basis
 
-    def with_fewer(self) -> "Fold":
-        """The same fold with some of its held-out examples, if there are many.
+    def with_fewer(self, number: int) -> "Fold":
+        """The same fold with some of its held-out examples, if all are many.
 
-        The state has not learned them either.
+        The state has not learned them either. `number` is that of all examples.
         """
-        number = training_data.count_rows(self.problem.blocks(), weighted=True)
         if number <= MANY:
             return self
         # Multiples, whose folds are parts of the first fold.

@@ -476,6 +476,7 @@ class Draft(NamedTuple):
       solved: folds, and models of new coefficients that did not learn their held-out
         examples, if these are scored.
       compares: whether a metric must predict held-out examples better than these.
+      rows: the number of examples with a weight, or 0 if nothing is judged.
       metric: a metric that does, or that is learned in any case; or None.
       is_bare: whether the caller gave a state or `KernelModel` alone.
     """
@@ -487,6 +488,7 @@ class Draft(NamedTuple):
     folds: list[Fold]
     solved: list[Judged]
     compares: bool
+    rows: int
     metric: metric.Trial | None
     is_bare: bool
 
@@ -505,7 +507,7 @@ class Draft(NamedTuple):
         problem = self.problem._replace(epochs=epochs)
         if not (problem.learns or self.compares):
             return self._replace(problem=problem, metric=None)
-        fold = self.folds[0] if is_trial else self.folds[0].with_fewer()
+        fold = self.folds[0] if is_trial else self.folds[0].with_fewer(self.rows)
         found = metric.try_metric(problem, fold, self.penalty)
         if self.compares and not fold.prefers(self.solved[0].scores, found.scores):
             return self._replace(problem=problem, metric=None)
@@ -548,6 +550,7 @@ def _judge(
     draft = Draft(
         *(problem, subject.model, state, penalty, folds, solved),
         compares=compares,
+        rows=rows,
         metric=None,
         is_bare=subject.is_bare,
     )

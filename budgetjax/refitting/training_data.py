@@ -12,7 +12,7 @@ from jaxtyping import Float
 from budgetjax import encoding, models, scaling
 from budgetjax._errors import ArgumentError, places_errors
 from budgetjax._sharding import Shards
-from budgetjax.encoding import Coder, Encoding
+from budgetjax.encoding import Coder
 from budgetjax.online import examples
 from budgetjax.raw_rows import pad_rows, regroup
 from budgetjax.stream.batches import Batches, order_columns
@@ -120,10 +120,10 @@ def read_examples(
 
 def find_coder(model: Any) -> Coder | None:
     """The coder of the rows of a model, if they are kept without their codes."""
-    codes, state = models.as_labelled(model).scaling, models.unwrap(model)
-    if not isinstance(codes, Encoding) or codes.map is not None:
+    codes = models.unmapped_encoding(models.as_labelled(model))
+    if codes is None:
         return None
-    vectors = state.expansion.vectors
+    vectors = models.unwrap(model).expansion.vectors
     return encoding.make_coder(codes, vectors.dtype, vectors.shape[1])
 
 
@@ -299,7 +299,7 @@ def _check_rows(
             models.training_rows(model, X, columns),
             models.encode_targets(model, y, first_row),
         )
-        num_features = None if find_coder(model) is None else columns
+        num_features = columns if models.unmapped_encoding(model) else None
     counts = weight[0] if weight else None
     given = examples.check_stream(state, X, y, counts, first_row, num_features)
     X, y, weights = (np.asarray(array) for array in given)
