@@ -350,7 +350,7 @@ class OnlineEstimator(Estimator):
             random.permutation(n) if shuffle else np.arange(n) for _ in range(epochs)
         ]
         is_partial = refits and self._streams_first(starts[0].examples)
-        first = [_spread(orders[0], weights, FIRST_ROWS)] if is_partial else orders
+        first = [spread_rows(orders[0], weights, FIRST_ROWS)] if is_partial else orders
         streamed = [
             start._replace(is_partial=is_partial)
             for start in self._learn(starts, first)
@@ -415,7 +415,7 @@ class OnlineEstimator(Estimator):
             )
             if form.encoding is None:
                 inputs.warn_unscaled(type(self).__name__, X, inputs.origin(model))
-            reservoir = _empty_reservoir(rows, y, seed) if refits else None
+            reservoir = empty_reservoir(rows, y, seed) if refits else None
         else:
             model, reservoir = self._model, self._reservoir
             rows = inputs.encode_rows(X, model.scaling)
@@ -504,7 +504,7 @@ def learn(
     return state
 
 
-def _empty_reservoir(
+def empty_reservoir(
     X: Features, y: Shaped[np.ndarray, "n ..."], seed: int
 ) -> Reservoir:
     """A reservoir for a stream of such rows."""
@@ -515,7 +515,7 @@ def _empty_reservoir(
 
 
 @dataclasses.dataclass(eq=False, repr=False)
-class Kernelised(OnlineEstimator):
+class Supervised(OnlineEstimator):
     """The parameters of the classifier and the regressor."""
 
     budget: int = choices.BUDGET
@@ -589,7 +589,7 @@ class Kernelised(OnlineEstimator):
         asked = {
             "move_vectors": bool(moves),
             "learn_metric": self.learn_metric not in ("auto", False),
-            "penalty": not _is_auto(self.penalty),
+            "penalty": not is_auto(self.penalty),
         }
         for name in [name for name, is_set in asked.items() if is_set]:
             raise ArgumentError(
@@ -615,7 +615,7 @@ class Kernelised(OnlineEstimator):
         if X.shape[0] < MANY_TO_BIN:
             finest, most_codes = FINE
         forms = [
-            _fit_form(
+            fit_form(
                 *(X, self._nominal, finest if values else bins, factor, values),
                 most_codes=most_codes,
             )
@@ -625,7 +625,7 @@ class Kernelised(OnlineEstimator):
         if not width:
             # All rows are equal.
             return [Form()]
-        raw_forms = [] if self._nominal else _fit_raw_form(X)
+        raw_forms = [] if self._nominal else fit_raw_form(X)
         if few or self.algorithm is not None or self.maintenance is not None:
             # Other learners may keep more per feature than vectors, so nothing is
             # padded.
@@ -635,8 +635,8 @@ class Kernelised(OnlineEstimator):
         codes = [form for form in forms if form.num_bins]
         step = WIDTHS if X.shape[0] > FEW_ROWS else FEW_WIDTHS
         # All codes have the rates of the most of them.
-        codes = [form._replace(width=_round_up(width, WIDTHS)) for form in codes]
-        return _pad([*raw_forms, *numbers], RAW_WIDTHS) + _pad(codes, step)
+        codes = [form._replace(width=round_up(width, WIDTHS)) for form in codes]
+        return pad_forms([*raw_forms, *numbers], RAW_WIDTHS) + pad_forms(codes, step)
 
     def _tries_forms(self, X: Rows) -> bool:
         """Whether a refit chooses the form of the rows."""
@@ -644,7 +644,7 @@ class Kernelised(OnlineEstimator):
 
     def _is_free_table(self, X: Rows) -> bool:
         """Whether rows are a table, and what depends on their form is free."""
-        free = self.kernel == "rbf" and _is_auto(self.gamma) and _is_auto(self.encode)
+        free = self.kernel == "rbf" and is_auto(self.gamma) and is_auto(self.encode)
         free = free and not self.move_vectors and self.learn_metric in ("auto", True)
         algorithm = registry.by_name().get(self.algorithm or self._family.before_refit)
         has_vectors = algorithm is not None and algorithm.with_vectors is not None
@@ -654,11 +654,11 @@ class Kernelised(OnlineEstimator):
     def _form_of_stream(self, X: Rows) -> Form:
         is_table = self._is_free_table(X)
         if is_table and X.shape[0] >= FEWEST_ROWS:
-            return _fit_form(X, self._nominal, *FORM_OF_STREAM, more_to_come=True)
-        is_unlike = is_table and X.shape[0] >= FEWEST_TO_SCALE and not _fit_raw_form(X)
-        if is_unlike or (self._nominal and _is_auto(self.encode)):
-            return _fit_form(X, self._nominal, 0, more_to_come=True)
-        if self.encode is False or _is_auto(self.encode):
+            return fit_form(X, self._nominal, *FORM_OF_STREAM, more_to_come=True)
+        is_unlike = is_table and X.shape[0] >= FEWEST_TO_SCALE and not fit_raw_form(X)
+        if is_unlike or (self._nominal and is_auto(self.encode)):
+            return fit_form(X, self._nominal, 0, more_to_come=True)
+        if self.encode is False or is_auto(self.encode):
             try:
                 assert_all_finite(inputs.values(X), input_name="X")
             except ValueError as error:
@@ -672,7 +672,7 @@ class Kernelised(OnlineEstimator):
             wanted = "be False or 'auto' for sparse rows"
             raise ArgumentError("encode", wanted, num_bins)
         num_bins = _checks.size("encode", num_bins, at_least=0)
-        return _fit_form(X, self._nominal, num_bins, more_to_come=True)
+        return fit_form(X, self._nominal, num_bins, more_to_come=True)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -694,7 +694,7 @@ class Kernelised(OnlineEstimator):
         return super()._validate(reset=reset, ensure_all_finite=finite, **arguments)
 
     def _gammas(self, sample: Sample, form: Form) -> list[float | str]:
-        if not _is_auto(self.gamma):
+        if not is_auto(self.gamma):
             return [self.gamma]
         named = isinstance(self.kernel, str) and self.kernel in kernels.GAMMA_KERNELS
         usual = form.factor * sample.gamma if named else 0.0
@@ -754,21 +754,21 @@ class Kernelised(OnlineEstimator):
             count = int(np.count_nonzero(weights))
             if len(streamed) > 1:
                 if count > TRIAL_ROWS:
-                    tried = _spread(orders[0], weights, TRIAL_ROWS)
+                    tried = spread_rows(orders[0], weights, TRIAL_ROWS)
                 epochs = EPOCHS if count <= FEW_ROWS else TRIAL_EPOCHS
                 epochs = FEWER_EPOCHS if count > MANY_ROWS else epochs
                 trial = functools.partial(start, epochs=epochs, compares=True)
                 drafts = [trial(each, tried=tried) for each in streamed]
-                number = _find_best(drafts)
+                number = find_best(drafts)
                 best, draft = streamed[number], drafts[number]
                 del drafts
             if draft is None or tried is not None:
                 # What a trial prefers is not compared again on all rows.
                 learns = draft is not None and draft.metric is not None
-                epochs = EPOCHS if count <= held_out.MANY else _passes(count)
+                epochs = EPOCHS if count <= held_out.MANY else count_passes(count)
                 draft = start(best, learns=learns, epochs=epochs)
             else:
-                draft = _learn_longer(draft, count)
+                draft = learn_longer(draft, count)
             if best.is_partial:
                 best, draft = self._complete(best, draft, orders, start)
             return self._finish(best, draft)
@@ -818,7 +818,7 @@ class Kernelised(OnlineEstimator):
         loss = self._losses().refit
         if callable(loss):
             loss = _loss_in_units(loss, model)
-        if _is_auto(learn_metric):
+        if is_auto(learn_metric):
             # A prediction should not wait for a trial of a metric.
             learn_metric = not of_stream and (form.num_bins > 0 or learns or "auto")
         return start_refit(
@@ -850,13 +850,13 @@ class Kernelised(OnlineEstimator):
                 scaling=refitted.scaling if is_encoded else model.scaling,
             )
             model = models.fold_map(model)
-        model = _without_padding(model, examples.X)
+        model = strip_padding(model, examples.X)
         if draft is not None:
-            self._importances = _importances(model, examples.X)
+            self._importances = measure_importances(model, examples.X)
         return model
 
 
-def _spread(
+def spread_rows(
     order: Int[np.ndarray, " n"], weights: Float[np.ndarray, " n"], count: int
 ) -> Int[np.ndarray, " count"]:
     """As many rows with a weight as `count`, spread evenly over the order."""
@@ -864,7 +864,7 @@ def _spread(
     return rows[np.linspace(0, len(rows) - 1, count).astype(np.intp)]
 
 
-def _fit_form(
+def fit_form(
     X: Rows,
     nominal: Sequence[int],
     num_bins: int,
@@ -887,7 +887,7 @@ def _fit_form(
     return Form(codes, num_bins, factor, codes.num_features)
 
 
-def _fit_raw_form(X: Rows) -> list[Form]:
+def fit_raw_form(X: Rows) -> list[Form]:
     """The rows as they are, if their columns have one scale and no value is missing."""
     deviations = np.sqrt(Sample(X).variances)
     deviations = deviations[deviations > 0]
@@ -897,7 +897,7 @@ def _fit_raw_form(X: Rows) -> list[Form]:
     return [Form()] if is_alike else []
 
 
-def _without_padding(model: Labelled, X: Features) -> Labelled:
+def strip_padding(model: Labelled, X: Features) -> Labelled:
     """A model of padded rows, for rows as they are."""
     codes = model.scaling
     is_encoded = isinstance(codes, Encoding)
@@ -921,7 +921,9 @@ def _without_padding(model: Labelled, X: Features) -> Labelled:
     return model._replace(model=state, scaling=codes)
 
 
-def _importances(model: Labelled, X: Features) -> Float[np.ndarray, " features"] | None:
+def measure_importances(
+    model: Labelled, X: Features
+) -> Float[np.ndarray, " features"] | None:
     """The importance of each feature in a metric, or None without one."""
     kernel, codes = model.model.kernel, model.scaling
     rows = X.X if isinstance(X, EncodedRows) else X
@@ -938,25 +940,25 @@ def _importances(model: Labelled, X: Features) -> Float[np.ndarray, " features"]
     return parts / max(np.sum(parts), np.finfo(np.float64).tiny)
 
 
-def _find_best(drafts: Sequence[Draft | None]) -> int:
+def find_best(drafts: Sequence[Draft | None]) -> int:
     """The number of the draft with the least error on held-out rows."""
     errors = [[] if draft is None else draft.errors() for draft in drafts]
     folds = min(map(len, errors))
     return int(np.argmin([sum(map(np.sum, each[:folds])) for each in errors]))
 
 
-def _learn_longer(draft: Draft, count: int) -> Draft:
+def learn_longer(draft: Draft, count: int) -> Draft:
     """The choices of a trial with a metric of more passes over `count` rows.
 
     Fewer passes that ended stay, if they predict held-out rows better.
     """
-    longer = draft.learn_metric(_passes(count))
+    longer = draft.learn_metric(count_passes(count))
     if draft.problem.epochs < EPOCHS:
         return longer
-    return (draft, longer)[_find_best([draft, longer])]
+    return (draft, longer)[find_best([draft, longer])]
 
 
-def _passes(count: int) -> int:
+def count_passes(count: int) -> int:
     """The number of passes of a metric over this number of rows."""
     if count <= held_out.MANY:
         return LONG_EPOCHS
@@ -964,22 +966,24 @@ def _passes(count: int) -> int:
     return max(fewest, min(most, STEPS * metric.BATCH // count))
 
 
-def _pad(forms: list[Form], step: int) -> list[Form]:
+def pad_forms(forms: list[Form], step: int) -> list[Form]:
     """The forms with one number of features, a multiple of this one."""
-    width = _round_up(max(form.width for form in forms), step)
+    width = round_up(max(form.width for form in forms), step)
     return [form._replace(width=width, padding=width - form.width) for form in forms]
 
 
-def _round_up(number: int, step: int) -> int:
+def round_up(number: int, step: int) -> int:
+    """The least multiple of the step that is not below the number."""
     return -(-number // step) * step
 
 
-def _is_auto(parameter: object) -> bool:
+def is_auto(parameter: object) -> bool:
+    """Whether a parameter leaves the choice to `fit`."""
     return isinstance(parameter, str) and parameter == "auto"
 
 
 @dataclasses.dataclass(eq=False, repr=False, kw_only=True)
-class BudgetedKernelClassifier(Classifier, Kernelised):
+class BudgetedKernelClassifier(Classifier, Supervised):
     """A kernel classifier with a bounded number of support vectors.
 
     `fit` streams the rows once; `budgetjax.refit` then recomputes the coefficients of
@@ -1216,7 +1220,7 @@ class BudgetedKernelClassifier(Classifier, Kernelised):
 
 
 @dataclasses.dataclass(eq=False, repr=False, kw_only=True)
-class BudgetedKernelRegressor(RegressorMixin, Kernelised):
+class BudgetedKernelRegressor(RegressorMixin, Supervised):
     """Kernel regression with a bounded number of support vectors.
 
     It learns as `BudgetedKernelClassifier`, and has the same parameters and attributes
