@@ -608,7 +608,7 @@ def check_weights(estimator, most):
 def test_a_weight_is_so_many_rows(monkeypatch):
     # Where the support vectors are given, the refit is all there is. It starts from
     # what four fifths of the rows say, which are others: it has to end at the minimum.
-    monkeypatch.setattr("budgetjax.estimators.online.TOLERANCE", 1e-7)
+    monkeypatch.setattr("budgetjax.estimators.supervised.TOLERANCE", 1e-7)
     options = {"landmarks": stream()[0][:10]}
     given = {"algorithm": "arow", "maintenance": None, "shuffle": False}
     check_weights(made("two", options=options, **given), 1e-3)
@@ -936,7 +936,7 @@ def asked(monkeypatch):
         raise NotFittedError
 
     monkeypatch.setattr(estimators.online.driver, "run", run)
-    monkeypatch.setattr(estimators.online, "start_refit", start_refit)
+    monkeypatch.setattr(estimators.supervised, "start_refit", start_refit)
     monkeypatch.setattr(estimators.novelty, "one_class", one_class)
     monkeypatch.setattr(estimators.batch, "one_versus_rest", one_versus_rest)
 

@@ -12,11 +12,9 @@ if TYPE_CHECKING:
         SBPClassifier,
         SMOClassifier,
     )
+    from budgetjax.estimators.classifier import BudgetedKernelClassifier
     from budgetjax.estimators.novelty import BudgetedOneClass
-    from budgetjax.estimators.online import (
-        BudgetedKernelClassifier,
-        BudgetedKernelRegressor,
-    )
+    from budgetjax.estimators.regressor import BudgetedKernelRegressor
 
 __all__ = [
     "BudgetSVC",
@@ -27,6 +25,11 @@ __all__ = [
     "SBPClassifier",
     "SMOClassifier",
 ]
+_MODULES = {
+    "BudgetedKernelClassifier": "classifier",
+    "BudgetedKernelRegressor": "regressor",
+    "BudgetedOneClass": "novelty",
+}
 
 
 @names_errors("budgetjax.estimators")
@@ -37,6 +40,5 @@ def __getattr__(name: str) -> Any:
     from budgetjax import _checks
 
     _checks.import_optional("sklearn")
-    module = "online" if name.startswith("BudgetedKernel") else "batch"
-    module = "novelty" if name == "BudgetedOneClass" else module
+    module = _MODULES.get(name, "batch")
     return getattr(importlib.import_module(f"{__name__}.{module}"), name)

@@ -1,0 +1,262 @@
+"""A kernel classifier on a budget of support vectors."""
+
+import dataclasses
+
+import numpy as np
+from jaxtyping import Float, Shaped
+from numpy.typing import ArrayLike
+from sklearn.utils.metaestimators import available_if
+
+from budgetjax import (
+    models,
+)
+from budgetjax._errors import ArgumentError, names_class
+from budgetjax.estimators import inputs
+from budgetjax.estimators.base import Classifier
+from budgetjax.estimators.forms import FINEST_FOR_LABELS, TRIED_FOR_LABELS
+from budgetjax.estimators.inputs import (
+    ClassWeight,
+    Table,
+    Weights,
+)
+from budgetjax.estimators.supervised import Supervised
+from budgetjax.models import Labelled
+from budgetjax.online import choices
+from budgetjax.refitting import calibration
+
+
+@dataclasses.dataclass(eq=False, repr=False, kw_only=True)
+class BudgetedKernelClassifier(Classifier, Supervised):
+    """A kernel classifier with a bounded number of support vectors.
+
+    `fit` streams the rows once; `budgetjax.refit` then recomputes the coefficients of
+    the support vectors that the stream chose. With a learned metric, vectors start as
+    those of a stream of at most 8,192 rows, and steps on all rows move them.
+    `partial_fit` streams too, and refits on a sample of the rows so far before the next
+    prediction. The budget bounds memory and time per row. `fit` brings the columns of a
+    table to one scale, and from 1,000 rows on writes them as codes of their quantiles
+    where that predicts held-out rows better; `partial_fit` takes the quantiles of the
+    first rows that it gets, so 1,000 or more of them serve it best. With fewer than
+    100, standardise columns with different units first.
+
+    It computes in float32, or in float64 if X is float64 and JAX enables it. Compiled
+    programs are kept in the user's cache folder, so a later process starts faster; see
+    `budgetjax.cache_compiled_programs`. The environment variable BUDGETJAX_CACHE names
+    another folder, or is `off`.
+
+    Args:
+      budget: the maximum number of support vectors.
+      algorithm: the name of an online algorithm of budgetjax, or of
+        `budgetjax.register`, such as "sgd"; "forgetron" is for two classes only. None
+        is "pegasos" with a refit, after which it is as good as "arow", and without one
+        "arow", which is good after one pass but slow for large budgets.
+      kernel: "rbf", "laplacian", "poly" (of degree 3, with `coef0=0`), "sigmoid" or
+        "linear", as in scikit-learn, or a kernel, such as
+        `budgetjax.Polynomial(3)`.
+      gamma: the parameter of all kernels but "linear". "scale" is two divided by the
+        mean squared distance of the first rows, `budgetjax.default_gamma`. "auto" is
+        "scale", except in `fit` with at most 2,000 rows and a refit that does not move
+        vectors: it is then "scale" or a quarter of it, whichever predicts held-out rows
+        better.
+      maintenance: the strategy for a full budget, or its name, such as "merge",
+        "project" or "remove_oldest". None merges with a Gaussian kernel and projects
+        with any other. Removal does harm after a refit, whose coefficients are large
+        and balance each other.
+      regularization: lambda of the algorithm; None is 0.0001 for "pegasos" and "norma",
+        and 0 for "sgd". The others have none.
+      loss: "hinge" (None), or "logistic", for algorithms with a choice, such as "sgd",
+        and for the refit, which squares the hinge.
+      options: further arguments of the algorithm's `init`, a dict such as
+        `{"confidence": 0.1}` for "arow", or, without a refit, `{"average": True}` for
+        "sgd": the average of the iterates then predicts.
+      refit: whether to refit the coefficients.
+      penalty: C of the refit, or a list of several to choose from on held-out rows.
+        "auto" chooses from 0.01, 0.1, 1 and 10 for at most 5,000 rows, which may be
+        noisy, and is 10 for more.
+      move_vectors: whether the refit moves the support vectors too. This is slower, and
+        helps most for small budgets.
+      learn_metric: True, False, "diagonal" or a rank, as for `budgetjax.refit`; "auto"
+        tries a matrix in `fit`, from 1,000 rows on.
+      encode: how columns are written before they are learned; see `budgetjax.encoding`.
+        False for rows as they are; a number of bins per column, where 0 is a number in
+        units of the column's quartiles with outliers clipped. "auto" tries 0, 5 and 16
+        bins in `fit`, from 30,000 rows on 0, 5 and 128 (64 in a regressor, or from
+        200,000), with a learned metric, by fits judged on held-out rows, short ones
+        from 10,000 rows on, of 200,000 rows at most; a column of few values has a bin
+        between any two. It is 16 bins without a refit and in `partial_fit`, whose first
+        rows fit them. With fewer than 1,000 rows it is 0, and False for fewer than 100
+        in `partial_fit` or where columns have one scale there; and False for sparse
+        rows, for more than 128 columns, such as images, and where `kernel`, `gamma`,
+        `move_vectors` or `learn_metric` are not their defaults. Encoded rows may have
+        missing values, NaN, and those of a data frame names: columns of texts, or of
+        pandas' categories, have a code per name, except for names beyond the 128 most
+        frequent.
+      epochs: passes of `fit` over the rows.
+      shuffle: whether each pass of `fit` has a new random order.
+      capacity: slots to allocate, at least the budget; None for the budget. Programs
+        are compiled per capacity: with a common one, a search over budgets compiles
+        once, and each budget takes the time of the largest.
+      random_state: the seed of the orders and of random draws.
+      progress: whether to show a progress bar.
+      class_weight: weights by label, as a dict, or "balanced": inversely proportional
+        to the frequencies of the classes. They multiply the weights of the rows.
+
+    Attributes:
+      state_: the state of the algorithm, for all functions of budgetjax, for rows minus
+        `origin_`, or for encoded ones: `model_.scaling.apply(X)`.
+      model_: the same for raw rows, with the labels.
+      origin_: the origin that is subtracted from rows before float32 rounds them, shape
+        `(n_features_in_,)`: the median of the first rows if they lie far from 0 and the
+        kernel is stationary, otherwise zeros, and for encoded rows.
+      support_vectors_: shape `(n_support_, n_features_in_)`, or for encoded rows
+        `(n_support_, model_.scaling.num_features)`, in the space of the features.
+      dual_coef_: their coefficients, shape `(1, n_support_)`, or one row per class.
+      n_support_: the number of support vectors.
+      feature_importances_: the importance of each feature, if `fit` has learned a
+        metric or encoded columns.
+      categories_: the names in each column of names, by column; `model_` takes their
+        positions here for names, and the next number for any other.
+      classes_: the labels, in order.
+      n_iter_: passes over the rows.
+      n_features_in_: the number of features.
+      feature_names_in_: their names, if X was a data frame.
+
+    Example:
+      >>> from budgetjax.estimators import BudgetedKernelClassifier
+      >>> from sklearn.datasets import make_moons
+      >>> X, y = make_moons(500, noise=0.1, random_state=0)
+      >>> model = BudgetedKernelClassifier(budget=20, random_state=0).fit(X, y)
+      >>> model.n_support_, bool(model.score(X, y) > 0.95)
+      (20, True)
+    """
+
+    class_weight: ClassWeight = None
+
+    _family = choices.CLASSIFIER
+    _tried, _finest = TRIED_FOR_LABELS, FINEST_FOR_LABELS
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        assert tags.classifier_tags is not None, "this is a classifier"
+        tags.classifier_tags.multi_class = self.algorithm != "forgetron"
+        return tags
+
+    @names_class
+    def fit(
+        self, X: Table, y: ArrayLike, sample_weight: Weights = None
+    ) -> "BudgetedKernelClassifier":
+        """Fits a new model: passes over the rows, then the refit.
+
+        Args:
+          X: shape `(n, features)`, an array, a data frame or a sparse matrix, which
+            becomes dense block by block.
+          y: labels of any type, at least two classes, shape `(n,)`.
+          sample_weight: factors of the losses of the rows, at least 0, shape `(n,)`.
+
+        Returns:
+          The estimator.
+
+        Warns:
+          UserWarning: if features look unscaled, or the refit has not converged.
+        """
+        rows, y, weights = self._examples(X, y, sample_weight, first=True)
+        classes = inputs.classes_of(y)
+        weights = weights * inputs.class_weights(self.class_weight, classes, y, y)
+        self._fit_stream(rows, y, weights, Labelled(None, classes=classes))
+        return self
+
+    @names_class
+    def partial_fit(
+        self,
+        X: Table,
+        y: ArrayLike,
+        classes: ArrayLike | None = None,
+        sample_weight: Weights = None,
+    ) -> "BudgetedKernelClassifier":
+        """Continues to learn: one pass over these rows in their order.
+
+        With `refit=True`, a uniform sample of all rows so far is kept, up to 8,192 rows
+        and about 4 million numbers. The model that predicts has learned the sample
+        again, in another order, and is refitted to it, so sorted streams are learned
+        about as well as shuffled ones. The first prediction after a part takes the time
+        for that, and the model does not follow drift. With `refit=False` and a number
+        as `gamma`, any division of the same rows gives the model of `fit` with
+        `shuffle=False` and one epoch.
+
+        After `fit` it continues from that model, in one pass without a refit.
+
+        Args:
+          X: as for `fit`; programs are compiled for only a few numbers of rows.
+          y: labels.
+          classes: all labels that will occur, required in the first call.
+          sample_weight: as for `fit`.
+
+        Returns:
+          The estimator.
+
+        Raises:
+          ValueError: if an argument is invalid; the model does not change.
+        """
+        first = not self.__sklearn_is_fitted__()
+        classes = self._check_classes(classes)
+        if isinstance(self.class_weight, str):
+            raise ArgumentError(
+                "class_weight",
+                "be a dict or None in partial_fit, as not all labels are known",
+                f"{self.class_weight!r}",
+            )
+        rows, y, weights = self._examples(X, y, sample_weight, first=first)
+        weights = weights * inputs.class_weights(self.class_weight, classes, classes, y)
+        labels = Labelled(None, classes=classes)
+        y = models.encode_targets(labels, y)
+        self._continue_stream(rows, y, y, weights, labels)
+        return self
+
+    def _check_classes(
+        self, classes: ArrayLike | None
+    ) -> Shaped[np.ndarray, " classes"]:
+        """The classes of a stream, after a check of those of `partial_fit`."""
+        fitted = self.__sklearn_is_fitted__()
+        if classes is None:
+            if fitted:
+                return self.classes_
+            raise ArgumentError(
+                "classes", "be given in the first call of partial_fit", "None"
+            )
+        classes = inputs.classes_of(np.asarray(classes))
+        if fitted and not np.array_equal(classes, self.classes_):
+            raise ArgumentError(
+                "classes",
+                f"be those of the first call, {self.classes_.tolist()}",
+                classes.tolist(),
+            )
+        return classes
+
+    @available_if(lambda estimator: estimator.refit or estimator.loss == "logistic")
+    def predict_proba(self, X: Table) -> Float[np.ndarray, "n classes"]:
+        """The probability of each class, after a refit or with `loss="logistic"`.
+
+        It is the softmax, for two classes the sigmoid, of the scores times a factor, so
+        the most probable class is the predicted one. The refit fits the factor on rows
+        that it holds out as for several penalties; without a refit it is 1. Weights of
+        rows and classes count: probabilities refer to data in which a row of weight 2
+        occurs twice, so with `class_weight="balanced"` to data with equally many rows
+        per class.
+
+        `partial_fit` after `fit` keeps the factor of `fit`.
+
+        Args:
+          X: shape `(n, n_features_in_)`.
+
+        Returns:
+          Shape `(n, classes)`, in the order of `classes_`.
+
+        Raises:
+          AttributeError: with `refit=False` and another loss.
+        """
+        return np.asarray(calibration.probabilities(self.model_, self._rows(X)))
+
+    @available_if(lambda estimator: estimator.refit or estimator.loss == "logistic")
+    def predict_log_proba(self, X: Table) -> Float[np.ndarray, "n classes"]:
+        """The logarithms of `predict_proba`, always finite, shape `(n, classes)`."""
+        return np.log(np.maximum(self.predict_proba(X), np.finfo(np.float64).tiny))
