@@ -15,7 +15,9 @@ from budgetjax.estimators import (
     BudgetedKernelClassifier,
     BudgetedKernelRegressor,
     online,
+    supervised,
 )
+from budgetjax.estimators.forms import Form
 from budgetjax.refitting import metric
 from budgetjax.refitting.held_out import Fold
 
@@ -153,7 +155,7 @@ def test_raw_rows_are_padded_only_while_they_are_learned(monkeypatch):
     random = np.random.default_rng(0)
     rows = 50 + random.normal(size=(ROWS, 3))
     labels = (rows[:, 0] - 50) * (rows[:, 1] - 50) > 0
-    monkeypatch.setattr(online, "_find_best", lambda drafts: 0)
+    monkeypatch.setattr(supervised, "find_best", lambda drafts: 0)
     model = BudgetedKernelClassifier(BUDGET, learn_metric=True, random_state=0)
     model.fit(rows, labels)
     assert forms(rows)[0].width == 16
@@ -197,16 +199,18 @@ def test_what_is_tried():
         *({"gamma": 0.1}, {"kernel": "laplacian"}, {"learn_metric": False}),
         *({"move_vectors": True}, {"algorithm": "fourier"}),
     ):
-        assert forms(X, **more) == [online.Form()]
-    assert forms(np.ones((ROWS, 2))) == [online.Form()]
-    assert forms(np.random.default_rng(0).normal(size=(ROWS, 129))) == [online.Form()]
+        assert forms(X, **more) == [Form()]
+    assert forms(np.ones((ROWS, 2))) == [Form()]
+    assert forms(np.random.default_rng(0).normal(size=(ROWS, 129))) == [Form()]
 
 
 @pytest.mark.parametrize(
     ("plain", "sampled"), [(False, True), (True, True), (False, False)]
 )
 def test_many_rows_are_streamed_only_if_that_is_needed(monkeypatch, plain, sampled):
-    monkeypatch.setattr(online, "TRIAL_ROWS", 1024 if sampled else ROWS * 2)
+    monkeypatch.setattr(
+        "budgetjax.estimators.forms.TRIAL_ROWS", 1024 if sampled else ROWS * 2
+    )
     monkeypatch.setattr(online, "FIRST_ROWS", 512)
     steps = []
     learn = noting(steps, online.Streamed.learn)
@@ -215,7 +219,7 @@ def test_many_rows_are_streamed_only_if_that_is_needed(monkeypatch, plain, sampl
     if plain:
         # Held-out rows prefer coefficients alone; codes always have a metric.
         monkeypatch.setattr(Fold, "prefers", lambda *models: False)
-        monkeypatch.setattr(online, "_find_best", lambda drafts: 0)
+        monkeypatch.setattr(supervised, "find_best", lambda drafts: 0)
     weights = np.ones(len(labels))
     weights[::10] = 0
     model = BudgetedKernelClassifier(BUDGET, random_state=0, epochs=2)
@@ -244,7 +248,7 @@ def test_more_passes_stay_if_held_out_rows_prefer_them(rows, epochs, error, kept
             learn_metric=lambda more: draft(more, error),
         )
 
-    assert online._learn_longer(draft(epochs, 1.0), rows).problem.epochs == kept
+    assert supervised.learn_longer(draft(epochs, 1.0), rows).problem.epochs == kept
 
 
 def test_an_encoding_in_one_pass():

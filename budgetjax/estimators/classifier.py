@@ -7,18 +7,12 @@ from jaxtyping import Float, Shaped
 from numpy.typing import ArrayLike
 from sklearn.utils.metaestimators import available_if
 
-from budgetjax import (
-    models,
-)
+from budgetjax import models
 from budgetjax._errors import ArgumentError, names_class
 from budgetjax.estimators import inputs
 from budgetjax.estimators.base import Classifier
 from budgetjax.estimators.forms import FINEST_FOR_LABELS, TRIED_FOR_LABELS
-from budgetjax.estimators.inputs import (
-    ClassWeight,
-    Table,
-    Weights,
-)
+from budgetjax.estimators.inputs import ClassWeight, Table, Weights
 from budgetjax.estimators.supervised import Supervised
 from budgetjax.models import Labelled
 from budgetjax.online import choices

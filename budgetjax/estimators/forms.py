@@ -7,18 +7,10 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from budgetjax import (
-    encoding,
-    scaling,
-)
+from budgetjax import encoding, scaling
 from budgetjax.encoding import Encoding
 from budgetjax.estimators import inputs
-from budgetjax.estimators.inputs import (
-    EncodedRows,
-    Features,
-    Rows,
-    Sample,
-)
+from budgetjax.estimators.inputs import EncodedRows, Features, Rows, Sample
 from budgetjax.kernels import Mapped
 from budgetjax.models import Labelled
 
@@ -107,6 +99,55 @@ def fit_raw_form(X: Rows) -> list[Form]:
     return [Form()] if is_alike else []
 
 
+def list_forms(
+    X: Rows,
+    nominal: Sequence[int],
+    tried: Sequence[tuple[int, float, int]],
+    finest: tuple[int, int],
+    *,
+    pads: bool,
+) -> list[Form]:
+    """The forms of a table to choose from.
+
+    Args:
+      X: the rows.
+      nominal: the columns of names.
+      tried: as `TRIED_FOR_LABELS`; few rows have one form, of no bins.
+      finest: as `FINER`, for many rows.
+      pads: whether forms get a common number of features, to share programs.
+    """
+    rows, features = X.shape
+    num_bins, most_codes = finest if rows <= TRIAL_ROWS else FINER
+    if rows < MANY_TO_BIN:
+        num_bins, most_codes = FINE
+    encoded = [
+        fit_form(
+            *(X, nominal, num_bins if values else bins, factor, values),
+            most_codes=most_codes,
+        )
+        for bins, factor, values in (((0, 1.0, 0),) if rows < FEWEST_ROWS else tried)
+    ]
+    width = max(form.width for form in encoded)
+    if not width:
+        # All rows are equal.
+        return [Form()]
+    if rows < FEWEST_ROWS:
+        return encoded
+    raw = [] if nominal else fit_raw_form(X)
+    if not pads:
+        return [*raw, *encoded]
+    raw = [form._replace(width=features) for form in raw]
+    numbers = [form for form in encoded if not form.num_bins]
+    # All codes have the rates of the most of them.
+    codes = [
+        form._replace(width=_round_up(width, WIDTHS))
+        for form in encoded
+        if form.num_bins
+    ]
+    step = WIDTHS if rows > FEW_ROWS else FEW_WIDTHS
+    return _pad([*raw, *numbers], RAW_WIDTHS) + _pad(codes, step)
+
+
 def strip_padding(model: Labelled, X: Features) -> Labelled:
     """A model of padded rows, for rows as they are."""
     codes = model.scaling
@@ -131,12 +172,12 @@ def strip_padding(model: Labelled, X: Features) -> Labelled:
     return model._replace(model=state, scaling=codes)
 
 
-def pad_forms(forms: list[Form], step: int) -> list[Form]:
+def _pad(forms: list[Form], step: int) -> list[Form]:
     """The forms with one number of features, a multiple of this one."""
-    width = round_up(max(form.width for form in forms), step)
+    width = _round_up(max(form.width for form in forms), step)
     return [form._replace(width=width, padding=width - form.width) for form in forms]
 
 
-def round_up(number: int, step: int) -> int:
+def _round_up(number: int, step: int) -> int:
     """The least multiple of the step that is not below the number."""
     return -(-number // step) * step

@@ -7,23 +7,13 @@ import numpy as np
 from jaxtyping import Float, Int, Shaped
 from sklearn.utils import check_random_state
 
-from budgetjax import (
-    _checks,
-    _progress,
-    models,
-)
+from budgetjax import _checks, _progress, models
 from budgetjax._errors import names_class
 from budgetjax.encoding import Encoding
 from budgetjax.estimators import inputs
 from budgetjax.estimators.base import Estimator
 from budgetjax.estimators.forms import Form
-from budgetjax.estimators.inputs import (
-    EncodedRows,
-    Features,
-    RandomState,
-    Rows,
-    Sample,
-)
+from budgetjax.estimators.inputs import EncodedRows, Features, RandomState, Rows, Sample
 from budgetjax.kernels import Kernel
 from budgetjax.models import Labelled
 from budgetjax.online import driver, registry

@@ -10,20 +10,10 @@ from jaxtyping import Array, Float
 from numpy.typing import ArrayLike
 from sklearn.base import RegressorMixin
 
-from budgetjax import (
-    _checks,
-    _pytree,
-    losses,
-    models,
-    scaling,
-)
+from budgetjax import _checks, _pytree, losses, models, scaling
 from budgetjax._errors import ArgumentError, names_class
 from budgetjax.estimators.forms import FINER, TRIED_FOR_NUMBERS
-from budgetjax.estimators.inputs import (
-    Rows,
-    Table,
-    Weights,
-)
+from budgetjax.estimators.inputs import Rows, Table, Weights
 from budgetjax.estimators.supervised import Supervised, scale_loss
 from budgetjax.models import Labelled
 from budgetjax.online import choices

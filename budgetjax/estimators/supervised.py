@@ -10,55 +10,16 @@ import threadpoolctl
 from jaxtyping import Array, Float, Int, Shaped
 from sklearn.utils import assert_all_finite
 
-from budgetjax import (
-    _checks,
-    _progress,
-    encoding,
-    kernels,
-    losses,
-    models,
-    scaling,
-)
+from budgetjax import _checks, _progress, encoding, kernels, losses, models, scaling
 from budgetjax._errors import ArgumentError
 from budgetjax._pytree import Counter
 from budgetjax.encoding import Encoding
-from budgetjax.estimators import categories, inputs
+from budgetjax.estimators import categories, forms, inputs, online
 from budgetjax.estimators.base import SetByFit
 from budgetjax.estimators.categories import Categories
-from budgetjax.estimators.forms import (
-    FEW_ROWS,
-    FEW_WIDTHS,
-    FEWEST_ROWS,
-    FEWEST_TO_SCALE,
-    FINE,
-    FINER,
-    FORM_OF_STREAM,
-    MANY_TO_BIN,
-    MOST_COLUMNS,
-    RAW_WIDTHS,
-    TRIAL_ROWS,
-    WIDTHS,
-    Form,
-    fit_form,
-    fit_raw_form,
-    pad_forms,
-    round_up,
-    strip_padding,
-)
-from budgetjax.estimators.inputs import (
-    EncodedRows,
-    Features,
-    RandomState,
-    Rows,
-    Sample,
-)
-from budgetjax.estimators.online import (
-    FIRST_ROWS,
-    Examples,
-    OnlineEstimator,
-    Streamed,
-    spread_rows,
-)
+from budgetjax.estimators.forms import Form, fit_form, fit_raw_form, strip_padding
+from budgetjax.estimators.inputs import EncodedRows, Features, RandomState, Rows, Sample
+from budgetjax.estimators.online import Examples, OnlineEstimator, Streamed, spread_rows
 from budgetjax.kernels import Kernel, Mapped
 from budgetjax.models import Labelled
 from budgetjax.online import choices, registry
@@ -182,33 +143,9 @@ class Supervised(OnlineEstimator):
     def _forms(self, X: Rows) -> list[Form]:
         if not self._tries_forms(X):
             return [self._form_of_stream(X)]
-        few = X.shape[0] < FEWEST_ROWS
-        finest, most_codes = self._finest if X.shape[0] <= TRIAL_ROWS else FINER
-        if X.shape[0] < MANY_TO_BIN:
-            finest, most_codes = FINE
-        forms = [
-            fit_form(
-                *(X, self._nominal, finest if values else bins, factor, values),
-                most_codes=most_codes,
-            )
-            for bins, factor, values in (((0, 1.0, 0),) if few else self._tried)
-        ]
-        width = max(form.width for form in forms)
-        if not width:
-            # All rows are equal.
-            return [Form()]
-        raw_forms = [] if self._nominal else fit_raw_form(X)
-        if few or self.algorithm is not None or self.maintenance is not None:
-            # Other learners may keep more per feature than vectors, so nothing is
-            # padded.
-            return forms if few else [*raw_forms, *forms]
-        raw_forms = [form._replace(width=X.shape[1]) for form in raw_forms]
-        numbers = [form for form in forms if not form.num_bins]
-        codes = [form for form in forms if form.num_bins]
-        step = WIDTHS if X.shape[0] > FEW_ROWS else FEW_WIDTHS
-        # All codes have the rates of the most of them.
-        codes = [form._replace(width=round_up(width, WIDTHS)) for form in codes]
-        return pad_forms([*raw_forms, *numbers], RAW_WIDTHS) + pad_forms(codes, step)
+        # Other learners may keep more per feature than vectors.
+        pads = self.algorithm is None and self.maintenance is None
+        return forms.list_forms(X, self._nominal, self._tried, self._finest, pads=pads)
 
     def _tries_forms(self, X: Rows) -> bool:
         """Whether a refit chooses the form of the rows."""
@@ -220,14 +157,16 @@ class Supervised(OnlineEstimator):
         free = free and not self.move_vectors and self.learn_metric in ("auto", True)
         algorithm = registry.by_name().get(self.algorithm or self._family.before_refit)
         has_vectors = algorithm is not None and algorithm.with_vectors is not None
-        is_table = isinstance(X, np.ndarray) and X.shape[1] <= MOST_COLUMNS
+        is_table = isinstance(X, np.ndarray) and X.shape[1] <= forms.MOST_COLUMNS
         return free and has_vectors and is_table
 
     def _form_of_stream(self, X: Rows) -> Form:
         is_table = self._is_free_table(X)
-        if is_table and X.shape[0] >= FEWEST_ROWS:
-            return fit_form(X, self._nominal, *FORM_OF_STREAM, more_to_come=True)
-        is_unlike = is_table and X.shape[0] >= FEWEST_TO_SCALE and not fit_raw_form(X)
+        if is_table and X.shape[0] >= forms.FEWEST_ROWS:
+            return fit_form(X, self._nominal, *forms.FORM_OF_STREAM, more_to_come=True)
+        is_unlike = (
+            is_table and X.shape[0] >= forms.FEWEST_TO_SCALE and not fit_raw_form(X)
+        )
         if is_unlike or (self._nominal and is_auto(self.encode)):
             return fit_form(X, self._nominal, 0, more_to_come=True)
         if self.encode is False or is_auto(self.encode):
@@ -302,7 +241,7 @@ class Supervised(OnlineEstimator):
         has_vectors = (
             algorithm.with_vectors is not None and algorithm.memory is not None
         )
-        many = np.count_nonzero(examples.weights) > FIRST_ROWS
+        many = np.count_nonzero(examples.weights) > online.FIRST_ROWS
         return has_vectors and self.learn_metric is not False and bool(many)
 
     def _refit(
@@ -325,9 +264,9 @@ class Supervised(OnlineEstimator):
             weights = best.examples.weights
             count = int(np.count_nonzero(weights))
             if len(streamed) > 1:
-                if count > TRIAL_ROWS:
-                    tried = spread_rows(orders[0], weights, TRIAL_ROWS)
-                epochs = EPOCHS if count <= FEW_ROWS else TRIAL_EPOCHS
+                if count > forms.TRIAL_ROWS:
+                    tried = spread_rows(orders[0], weights, forms.TRIAL_ROWS)
+                epochs = EPOCHS if count <= forms.FEW_ROWS else TRIAL_EPOCHS
                 epochs = FEWER_EPOCHS if count > MANY_ROWS else epochs
                 trial = functools.partial(start, epochs=epochs, compares=True)
                 drafts = [trial(each, tried=tried) for each in streamed]
