@@ -110,8 +110,11 @@ def quick_process(tmp_path_factory):
 SLOW_FIXTURES = {"quick_process", "programs"}
 # Pages and docstrings that are executed, and what others check of all their estimators.
 GUIDES = {"test_examples_in_docstrings_run", "test_python_blocks_run"}
-# Accuracy by defaults, which the README's example shows too.
-ACCURACIES = {"test_only_a_budget_is_needed"}
+# Accuracy by defaults, which the README's examples show too.
+ACCURACIES = {
+    "test_only_a_budget_is_needed",
+    "test_a_table_is_encoded_and_a_metric_learned",
+}
 WHOLE_CHECKS = {"test_scikit_learns_checks", "test_river_checks"}
 QUICKLY_CHECKED = re.compile(
     "@estimator-one-class|_classif.*@estimator-classifier|_regress|@perceptron"

@@ -52,6 +52,8 @@ from budgetjax.stream import batches, fit
 N, TESTED = 300, 60
 # Of a learner that is quick to compile; all models here share compiled programs.
 QUICK = "--budget 10 --learner perceptron --set maintenance=remove-smallest"
+# For `train`, whose refit tries a metric otherwise.
+PLAIN = f"{QUICK} --no-metric"
 OF_HEIGHTS = (
     "--target height --regression --budget 10 --set maintenance=remove-smallest"
 )
@@ -124,8 +126,8 @@ def write_files(folder):
 
 def write_models(folder):
     """Models of the command line and of Python."""
-    good("train train.csv --target kind --budget 10 -m model.st")
-    good(f"train train-height.csv {OF_HEIGHTS} -m height.st")
+    good("train train.csv --target kind --budget 10 --no-metric -m model.st")
+    good(f"train train-height.csv {OF_HEIGHTS} --no-metric -m height.st")
     state = bj.arow.init(bj.RBF(1.0), num_features=3, budget=10)
     bj.save("python.st", state)
     rows, errors = np.array([100, 200]), np.array([0.3, 0.25])
@@ -223,7 +225,7 @@ def train(files, more=""):
 
 
 def train_quickly(files, more=""):
-    return train(files, f"{QUICK} --no-refit {more}")
+    return train(files, f"{PLAIN} --no-refit {more}")
 
 
 def predicted(file, more="", model="new.st"):
@@ -273,11 +275,12 @@ def test_the_report_of_train(at):
     expected = textwrap.dedent(f"""\
         data:               train.csv, 2 features
         classes:            no (158), yes (142)
-        scaling:            every feature to mean 0 and deviation 1
-        kernel:             Gaussian, gamma {usual_gamma():.4g}
+        scaling:            every feature in units of its quartiles, outliers clipped
+        kernel:             Gaussian, gamma {fitted.state.kernel.gamma:.4g}
         learner:            pegasos, at most 10 support vectors
         read:               300 rows
         progressive error:  {100 * fitted.error:.2f}%, of rows before they were learned
+        metric:             none, as there are fewer than 1,000 rows
         model:              new.st
         test error:         {error:.2f}%, 60 rows of test.csv
         time:               0.0 seconds
@@ -293,7 +296,7 @@ def test_the_report_of_train(at):
 
 
 def test_quiet_says_nothing(at):
-    learned = f"train train.csv --target kind -m new.st --no-refit {QUICK} --quiet"
+    learned = f"train train.csv --target kind -m new.st --no-refit {PLAIN} --quiet"
     assert good(learned) == ""
     said, labels = predicted("test.csv", "--quiet")
     assert (said, len(labels)) == ("", TESTED)
@@ -385,9 +388,9 @@ def test_a_regressor_is_that_of_the_estimator(at):
     write_csv("far.csv", X, None, height=y)
     # With room for all rows, which the stream meets twice, the refit has one solution.
     room = 2 * TESTED
-    _, model = train("far.csv", f"--target height --regression --budget {room}")
+    given = f"--target height --regression --no-metric --penalty 10 --budget {room}"
+    _, model = train("far.csv", given)
     X = model.scaling.apply(X)
-    # The command line chooses neither width nor penalty.
     given = {"gamma": "scale", "penalty": 10.0, "random_state": 0}
     estimator = estimators.BudgetedKernelRegressor(room, **given).fit(X, y)
     found = model.predict(new_data()[0])
@@ -456,7 +459,7 @@ def test_the_stream_and_the_refit_are_those_of_python(at):
     same(streamed.state, expected.state)
     np.testing.assert_array_equal(streamed.rows, expected.rows)
     np.testing.assert_array_equal(streamed.errors, expected.errors)
-    _, model = train("train.csv", f"{QUICK} --gamma 0.4 --penalty 3")
+    _, model = train("train.csv", f"{PLAIN} --gamma 0.4 --penalty 3")
     X, y = data()
     batch = [(expected.scaling.apply(X), codes(y))]
     refitted = bj.refit(expected.state, batch, penalty=3.0, calibrate=True).model
@@ -465,14 +468,31 @@ def test_the_stream_and_the_refit_are_those_of_python(at):
 
 def test_a_metric_is_that_of_python(at, monkeypatch):
     monkeypatch.setattr("budgetjax.refitting.refit.ENOUGH_FOR_METRIC", 200)
-    said, model = train("train.csv", f"{QUICK} --gamma 0.4 --metric")
+    said, model = train("train.csv", f"{PLAIN} --gamma 0.4 --metric")
     streamed = python_stream(gamma=0.4)
     X, y = data()
     batch = [(streamed.scaling.apply(X), codes(y))]
     expected = bj.refit(streamed.state, batch, learn_metric="auto")
     same(model.state, expected)
     kept = isinstance(expected.kernel, bj.Mapped)
-    assert said["metric"] == ("learned" if kept else "left out, as it is not better")
+    assert said["metric"] == (
+        "learned" if kept else "none, as held-out rows are predicted no better"
+    )
+
+
+def test_a_table_is_encoded_and_a_metric_learned(at):
+    random = np.random.default_rng(0)
+    X = np.stack([np.exp(2 * random.normal(size=1500)), random.uniform(0, 9, 1500)], 1)
+    y = np.where((np.log(X[:, 0]) > 0) ^ (X[:, 1] // 2 % 2 > 0), "yes", "no")
+    write_csv("unlike.csv", X[:1200], y[:1200])
+    said, model = train("unlike.csv", "--budget 20")
+    encoding, _ = estimators.BudgetedKernelClassifier(
+        20, penalty="auto", random_state=0
+    ).choose_encoding(X[:1200], y[:1200])
+    assert said["scaling"].startswith(f"2 columns as {encoding.num_codes} codes")
+    assert said["metric"] == "learned"
+    assert model.scaling.map is not None
+    assert np.mean(model.predict(X[1200:]) == y[1200:]) > 0.9
 
 
 def test_a_metric_comes_with_the_encoding_of_an_estimator(at):
@@ -480,9 +500,11 @@ def test_a_metric_comes_with_the_encoding_of_an_estimator(at):
     X = np.round(np.exp(3 * X), 3)
     rows = [["a", "b", "kind"], *([*row, kind] for row, kind in zip(X, y, strict=True))]
     Path("wild.csv").write_text("\n".join(",".join(map(str, row)) for row in rows))
-    said, model = train("wild.csv", f"{QUICK} --metric")
-    assert said["scaling"] == "2 columns as 2 codes, chosen on a sample of the rows"
-    assert said["metric"] == "left out, as it is not better"
+    said, model = train("wild.csv", f"{PLAIN} --metric")
+    assert (
+        said["scaling"] == "every feature in units of its quartiles, outliers clipped"
+    )
+    assert said["metric"] == "none, as there are fewer than 1,000 rows"
     expected = bj.encoding.fit(X, num_bins=0)
     same(model.scaling, expected)
     gamma, usual = float(model.state.kernel.gamma), bj.default_gamma(expected.apply(X))
@@ -497,7 +519,7 @@ def test_epochs_do_not_count_for_what_the_refit_holds(at, monkeypatch, fits):
 
     Else every pass reads the file, and the model is the same.
     """
-    expected = train("train.csv", f"{QUICK} --epochs 2")[1]
+    expected = train("train.csv", f"{PLAIN} --epochs 2")[1]
     monkeypatch.setattr(training_data, "HELD", 300 * 4 * (2 + 1 + 1) - (not fits))
     reads, opened_as = [], reading.open_source
 
@@ -511,7 +533,7 @@ def test_epochs_do_not_count_for_what_the_refit_holds(at, monkeypatch, fits):
         return dataclasses.replace(source, read=read)
 
     monkeypatch.setattr(reading, "open_source", opened)
-    _, model = train("train.csv", f"{QUICK} --epochs 2")
+    _, model = train("train.csv", f"{PLAIN} --epochs 2")
     # Before the refit, whose passes are many, and once for it.
     assert (len(reads) <= 6) == fits
     same(model.state, expected.state)
@@ -521,7 +543,7 @@ def test_features_far_from_0_are_learned_as_well(at):
     X, y = data()
     write_csv("far.csv", X + 1e6, y)
     near = report(good("info model.st"))["progressive error"]
-    said, model = train("far.csv", "--budget 10")
+    said, model = train("far.csv", "--budget 10 --no-metric")
     near, far = (float(one.split("%")[0]) for one in (near, said["progressive error"]))
     assert abs(near - far) < 1
     assert np.mean(np.array(predicted("far.csv")[1]) == y) > 0.85
@@ -633,7 +655,7 @@ def test_separators_and_formats(at):
 
 def test_standard_input_and_pipes(at):
     given, expected = Path("train.csv").read_bytes(), python_stream()
-    command = f"train - --target kind -m new.st --no-refit {QUICK} --format csv"
+    command = f"train - --target kind -m new.st --no-refit {PLAIN} --format csv"
     result = run(command, input=given)
     assert (result.exit_code, result.stderr) == (0, "")
     assert report(result.stdout)["data"] == "standard input, 2 features"
@@ -800,18 +822,19 @@ def test_memory_that_there_is_not_is_one_line(at, monkeypatch):
         r"11,175.[0-9] GiB; this computer has [\d,.]+ GiB\n",
         said,
     )
-    monkeypatch.setattr(_checks, "host_memory", lambda: 300 * 2 * solving.BYTES - 1)
-    assert fails("train train.libsvm -m new.st --learner mpu") == (
-        "budgetjax: error: out of memory for all rows of train.libsvm "
-        "(--no-standardise keeps LIBSVM text sparse), which needs 0.0 GiB; this "
-        "computer has 0.0 GiB\n"
-    )
+    with monkeypatch.context() as patch:
+        patch.setattr(_checks, "host_memory", lambda: 300 * 2 * solving.BYTES - 1)
+        assert fails("train train.libsvm -m new.st --learner mpu") == (
+            "budgetjax: error: out of memory for all rows of train.libsvm "
+            "(--no-standardise keeps LIBSVM text sparse), which needs 0.0 GiB; this "
+            "computer has 0.0 GiB\n"
+        )
 
     def exhausted(*given, **more):
         raise jax.errors.JaxRuntimeError("INTERNAL: Out of memory allocating 9 bytes.")
 
     monkeypatch.setattr("budgetjax.cli.learners.init_model", exhausted)
-    assert fails(LEARN).endswith(
+    assert fails(f"{LEARN} --no-metric").endswith(
         "budgetjax: error: out of memory INTERNAL: Out of memory allocating 9 bytes.\n"
     )
     assert not Path("new.st").exists()
@@ -834,7 +857,7 @@ def interrupt(monkeypatch, after=0):
 
 
 def test_an_interrupted_run_goes_on_from_its_checkpoint(at, monkeypatch):
-    command = f"train train.csv --target kind --quiet --epochs 4 {QUICK} --no-refit -m"
+    command = f"train train.csv --target kind --quiet --epochs 4 {PLAIN} --no-refit -m"
     good(f"{command} undisturbed.st")
     kept = "--checkpoint run.ckpt"
     with monkeypatch.context() as patch:
@@ -862,7 +885,7 @@ def test_an_interrupted_run_goes_on_from_its_checkpoint(at, monkeypatch):
 
 def test_a_run_without_checkpoint_says_what_is_lost(at, monkeypatch):
     interrupt(monkeypatch)
-    result = run(f"{LEARN} {QUICK}")
+    result = run(f"{LEARN} {PLAIN}")
     assert result.exit_code == 130
     assert result.stderr == (
         "\nbudgetjax: interrupted: nothing is written; --checkpoint FILE lets a run go "
@@ -873,7 +896,7 @@ def test_a_run_without_checkpoint_says_what_is_lost(at, monkeypatch):
 
 def test_progress_is_on_standard_error(at, monkeypatch):
     monkeypatch.setattr("budgetjax.cli.options.shows_progress", lambda quiet: not quiet)
-    result = run(f"{LEARN} {QUICK}")
+    result = run(f"{LEARN} {PLAIN}")
     assert result.exit_code == 0
     assert re.search(r"fit_stream: 100%.*300/300", result.stderr)
     assert "refit: " in result.stderr
@@ -883,7 +906,7 @@ def test_progress_is_on_standard_error(at, monkeypatch):
 
 def test_progress_without_a_terminal_is_in_lines(at, monkeypatch):
     monkeypatch.setattr(options, "SECONDS", 0.0)
-    result = run(f"{LEARN} {QUICK} --no-refit")
+    result = run(f"{LEARN} {PLAIN} --no-refit")
     assert result.exit_code == 0
     # The first report only starts the clock.
     assert re.fullmatch(
@@ -891,7 +914,7 @@ def test_progress_without_a_terminal_is_in_lines(at, monkeypatch):
         r"10 support vectors\n",
         result.stderr,
     )
-    assert run(f"{LEARN} {QUICK} --no-refit --quiet").stderr == ""
+    assert run(f"{LEARN} {PLAIN} --no-refit --quiet").stderr == ""
 
 
 def test_the_rate_of_progress_leaves_out_the_first_report(monkeypatch, capsys):
@@ -913,7 +936,7 @@ def test_warnings_are_one_line(at):
     write_csv("uneven.csv", np.stack([X[:, 0], 1e4 * X[:, 1]], axis=1), y)
     order = np.argsort(y, kind="stable")
     write_csv("sorted.csv", X[order], y[order])
-    given = f"--target kind -m new.st {QUICK} --no-refit"
+    given = f"--target kind -m new.st {PLAIN} --no-refit"
     before = warnings.showwarning
     result = run(f"train uneven.csv {given} --no-standardise")
     assert result.exit_code == 0
@@ -1022,7 +1045,7 @@ def test_files_of_libsvm_that_start_at_0_and_have_new_indices(at):
 
 
 def test_predictions_and_models_can_go_to_a_device(at):
-    good(f"train train.csv --target kind {QUICK} --no-refit --model /dev/null")
+    good(f"train train.csv --target kind {PLAIN} --no-refit --model /dev/null")
     output = good("predict model.st test.csv -o /dev/null")
     assert output.startswith("accuracy: ")
 
@@ -1144,8 +1167,6 @@ $ train train.csv --target kind -m new.st --class-weight balanced --regression
 $ train train.csv --target kind -m new.st --class-weight balanced --classes no,yes
 --class-weight balanced and --classes exclude each other: the pass that counts the
 classes finds them.
-$ train train.csv --target kind -m new.st --metric --no-refit
---metric and --no-refit exclude each other.
 $ train train.csv --target kind -m new.st --missing mean --no-standardise
 --missing and --no-standardise exclude each other: the scaling has the means.
 $ train train.csv --target kind -m new.st --class-weight yes=2,maybe=1
@@ -1260,6 +1281,8 @@ infinite.csv: X must be finite, got inf in row 17, column 'a'
 $ predict model.st infinite.csv -o new.txt
 infinite.csv: X must be finite, got inf in row 17, column 'a'
 $ train range.csv --target kind -m new.st
+range.csv: X must be in the range of float32, got 1e+200 in row 17, column 'a'
+$ train range.csv --target kind -m new.st --no-metric
 range.csv: X must have squares that float64 can hold, to be standardised, got 1e+200
 in row 17, column 0
 $ train range.csv --target kind -m new.st --no-standardise --gamma 1
@@ -1624,7 +1647,7 @@ def test_export_of_times_in_milliseconds_and_nanoseconds(at, now, unit):
     X = np.column_stack([np.round(now + unit * a), b])
     lines = [f"{t:.0f},{v},{'y' if t * v > now * v else 'n'}" for t, v in X.tolist()]
     Path("times.csv").write_text("\n".join(["time,b,t", *lines]))
-    _, model = train("times.csv", f"--target t {QUICK}")
+    _, model = train("times.csv", f"--target t {PLAIN}")
     expected = model.predict(X)
     assert np.mean(expected == [line[-1] for line in lines]) > 0.9
     for end in ("onnx", "stablehlo"):
@@ -1688,7 +1711,7 @@ def test_a_process_has_the_exit_code_and_no_traceback(at, quick_process):
 def test_the_model_is_written_though_nobody_reads_the_report(at, quick_process):
     reader, writer = os.pipe()
     os.close(reader)
-    line = command(f"{LEARN} {QUICK} --no-refit")
+    line = command(f"{LEARN} {PLAIN} --no-refit")
     done = process(quick_process, *line, stdout=writer, stderr=writer)
     os.close(writer)
     assert done.returncode == 0

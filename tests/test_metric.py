@@ -66,7 +66,7 @@ def objective_of(M, Z, W, X, targets, weights, penalty, prior, rows):
     coefficients = root @ W.T
     scores = gram(X, Z) @ coefficients
     logs = scores - np.log(np.sum(np.exp(scores), axis=1, keepdims=True))
-    loss = -np.mean(weights * ((0.95 * (targets > 0) + 0.05 / 3) * logs).sum(axis=1))
+    loss = -np.mean(weights * ((0.98 * (targets > 0) + 0.02 / 3) * logs).sum(axis=1))
     norm = np.sum(coefficients * (gram(Z, Z) @ coefficients))
     return loss + (norm / penalty + metric.PRIOR * prior) / (2 * rows), root, norm
 
@@ -355,3 +355,8 @@ def test_steps_that_fail_on_all_examples_are_undone(monkeypatch):
     monkeypatch.setattr(metric, "run_adam", fail)
     found = bj.refit(learner(), X[:N], y[:N], learn_metric=True)
     assert accuracy(found) > accuracy(refitted(True)) - 0.02
+
+
+def test_the_default_number_of_passes():
+    rows = (1, 10_000, 10_001, 20_000, 50_000, 10**6)
+    assert list(map(metric.count_passes, rows)) == [20, 20, 80, 80, 40, 27]

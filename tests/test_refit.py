@@ -855,7 +855,7 @@ BAD_VALUES = {
         lambda score, target: score > target,
     ),
     "penalty": (0, -1.0, np.nan, np.inf, "10", (), [1.0, 0.0], [[1.0], [2.0]]),
-    "epochs": (0, -1, 2.5, None),
+    "epochs": (0, -1, 2.5, "20"),
     "seed": (-1, 1.5, "a", None),
 }
 

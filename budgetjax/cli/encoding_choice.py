@@ -1,40 +1,49 @@
-"""The columns' encoding for `budgetjax train --metric`, chosen on a sample."""
+"""The columns' encoding for `budgetjax train`, chosen on a sample."""
 
 from typing import NamedTuple
 
 import numpy as np
 
 from budgetjax._errors import names_errors
-from budgetjax.cli import options, reading
+from budgetjax.cli import reading
 from budgetjax.cli.learners import Job
-from budgetjax.encoding import Encoding
-from budgetjax.kernels import RBF
+from budgetjax.encoding import MOST_COLUMNS, Encoding
+from budgetjax.kernels import Kernel
 from budgetjax.labels import encode_labels
+from budgetjax.online.algorithm import Algorithm
 from budgetjax.raw_rows import SparseMatrix
+from budgetjax.scaling import Scaling
+from budgetjax.stream.batches import cast_numbers
 from budgetjax.stream.reservoir import Reservoir, default_size
 
 
 class Choice(NamedTuple):
-    """An encoding, and the gamma of the kernel on its codes."""
+    """An encoding of the columns, or None for them as they are, and the kernel."""
 
-    encoding: Encoding
-    gamma: float
+    encoding: Encoding | None
+    kernel: Kernel
 
     @property
     def text(self) -> str:
         """For the report."""
+        if self.encoding is None:
+            return "none, chosen on a sample of the rows"
         columns, codes = self.encoding.num_columns, self.encoding.num_codes
+        if codes == columns:
+            return "every feature in units of its quartiles, outliers clipped"
         return f"{columns:,} columns as {codes:,} codes, chosen on a sample of the rows"
 
 
-def choose(job: Job) -> Choice | None:
+def choose(job: Job, algorithm: Algorithm) -> Choice | None:
     """What an estimator with this budget chooses on a sample, made in one pass.
 
-    None stands for standardised columns: if that is what it chooses, or for options
-    that leave no choice.
+    None stands for standardised columns: those of images and of sparse rows, or where
+    options leave no choice.
     """
-    training = job.training
-    if not (training.metric and training.standardise and training.gamma is None):
+    training, width = job.training, job.source.num_features
+    free = training.refit and training.metric and training.standardise
+    free = free and training.gamma is None and algorithm.with_vectors is not None
+    if not free or width > MOST_COLUMNS:
         return None
     sample = _sample(job)
     if sample is None:
@@ -47,16 +56,14 @@ def choose(job: Job) -> Choice | None:
     estimator = kind(
         training.budget,
         algorithm=training.learner and training.learner.replace("-", "_"),
-        penalty=training.penalty or options.PENALTY,
+        penalty=training.penalty or "auto",
         random_state=training.seed,
+        progress=job.progress,
     )
     X, y, weights, _ = sample.rows()
-    model = estimator.fit(X, y, weights).model_
-    kernel = model.model.kernel
-    if not isinstance(model.scaling, Encoding) or not isinstance(kernel, RBF):
-        return None
-    encoding = model.scaling._replace(map=None)
-    return Choice(encoding, float(np.asarray(kernel.gamma)))
+    encoding, kernel = estimator.choose_encoding(X, y, weights)
+    # Rows far from 0 need an origin, which only a standardised stream has.
+    return None if isinstance(encoding, Scaling) else Choice(encoding, kernel)
 
 
 def _sample(job: Job) -> Reservoir | None:
@@ -77,6 +84,8 @@ def _sample(job: Job) -> Reservoir | None:
             return None
         reading.check_finite(job.source, X, row, job.fills)
         with names_errors(job.source.name):
+            # Estimators would name a row of the sample.
+            cast_numbers("X", X, np.float32, row, job.source.feature_names)
             targets = y if classes is None else encode_labels(classes, y, row)
         kept = kept.updated(X, targets, weight[0] if weight else np.ones(len(y)))
         row += len(y)

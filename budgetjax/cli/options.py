@@ -27,8 +27,8 @@ Context = click.Context | None
 Decorator = Callable[[Callable], Callable]
 # The value that gives all classes the same weight.
 BALANCED = "balanced"
-# The default penalty of errors in the refit, and of solvers, as in `budgetjax.Solver`.
-PENALTY, SOLVER_PENALTY = 10.0, 1.0
+# The default penalty of errors of solvers, as in `budgetjax.Solver`.
+SOLVER_PENALTY = 1.0
 # The name of standard input and of standard output.
 STANDARD = "-"
 PICTURES = (".png", ".svg", ".pdf")
@@ -217,7 +217,7 @@ class TrainOptions(NamedTuple):
     class_weight: str | None = None
     epochs: int = 1
     refit: bool = True
-    metric: bool = False
+    metric: bool = True
     checkpoint: str | None = None
     seed: int = 0
     quiet: bool = False
@@ -228,7 +228,6 @@ class TrainOptions(NamedTuple):
         unscaled = columns.missing is not None and not self.standardise
         counts = self.class_weight == BALANCED
         for given, both, why in (
-            (self.metric and not self.refit, "--metric and --no-refit", ""),
             (names and self.regression, "--classes and --regression", ""),
             (unscaled, "--missing and --no-standardise", ": the scaling has the means"),
             (weighs and self.regression, "--class-weight and --regression", ""),
@@ -415,15 +414,15 @@ train_options = combine_options(
         "--penalty",
         type=POSITIVE,
         help="Penalty of errors, in the refit or of a solver; smaller gives a smoother "
-        f"model.  [default: {PENALTY:g}; {SOLVER_PENALTY:g} for a solver]",
+        "model.  [default: 10, or the best of 0.01 to 10 for up to 5,000 rows; "
+        f"{SOLVER_PENALTY:g} for a solver]",
     ),
     click.option(
-        "--metric",
-        is_flag=True,
-        help="Learn a linear map of the features too, in about 40 passes over the "
-        "file; it is kept if it predicts a held-out fifth of at least 1,000 rows "
-        "better. Where they predict a sample better, columns become codes of their "
-        "quantiles first.",
+        "--metric/--no-metric",
+        default=True,
+        help="In the refit, learn a linear map of the features too, in about 40 passes "
+        "over the file, and write columns as codes of their quantiles, each where that "
+        "predicts held-out rows better; from 1,000 rows on.",
     ),
     regression,
     click.option(

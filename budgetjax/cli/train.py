@@ -14,7 +14,6 @@ from budgetjax._errors import names_errors
 from budgetjax.cli import (
     encoding_choice,
     learners,
-    options,
     reading,
     reports,
     solving,
@@ -23,12 +22,14 @@ from budgetjax.cli import (
 from budgetjax.cli.encoding_choice import Choice
 from budgetjax.cli.learners import Job
 from budgetjax.cli.options import Columns, TrainOptions, solver_names
+from budgetjax.encoding import Encoding
 from budgetjax.kernels import RBF, Mapped
 from budgetjax.losses import Loss
 from budgetjax.online.algorithm import Algorithm
 from budgetjax.online.state import OnlineState
-from budgetjax.refitting.refit import refit
+from budgetjax.refitting import held_out, refit
 from budgetjax.saving import model_files
+from budgetjax.scaling import Scaling
 from budgetjax.stream.batches import Batches, rows_per_batch
 from budgetjax.stream.fit import fit_stream
 from budgetjax.stream.model import StreamModel
@@ -116,26 +117,24 @@ def train_online(job: Job) -> StreamModel:
     """Trains on a stream and refits; Ctrl-C tells how to continue."""
     source, about, training = job.source, job.about, job.training
     chosen = job.choice(refits=training.refit)
-    columns = encoding_choice.choose(job)
-    gamma, budget = training.gamma, training.budget
-    width = source.num_features
-    if columns is not None:
-        gamma, width = columns.gamma, columns.encoding.num_features
-    elif gamma is None:
-        first, *_ = next(source.read())
-        gamma = job.default_gamma(first)
+    budget = training.budget
+    # A refit holds the kernel matrix, its eigenvectors, and their product.
+    matrices = 3 * 4 * (budget + 1) ** 2 if training.refit else 0
+    learners.check_memory(f"for --budget {budget}", matrices)
+    columns = encoding_choice.choose(job, chosen.algorithm)
+    kernel, width = _kernel(job, columns), source.num_features
+    if columns is not None and columns.encoding is not None:
+        width = columns.encoding.num_features
     empty = functools.partial(
         chosen.algorithm.init,
-        RBF(gamma),
+        kernel,
         num_features=width,
         budget=budget,
         **chosen.arguments,
     )
-    # A refit holds the kernel matrix, its eigenvectors, and their product.
-    matrices = 3 * 4 * (budget + 1) ** 2 if training.refit else 0
     state = learners.init_model(f"--budget {budget}", empty, matrices)
     job.say_data(columns and columns.text)
-    job.say("kernel", f"Gaussian, gamma {gamma:.4g}")
+    job.say("kernel", f"Gaussian, gamma {float(np.asarray(kernel.gamma)):.4g}")
     job.say_learner(chosen.algorithm.name, f", at most {budget:,} support vectors")
     if about.warning:
         reports.echo(f"budgetjax: warning: {source.name}: {about.warning}", err=True)
@@ -158,6 +157,18 @@ def train_online(job: Job) -> StreamModel:
             how = "nothing is written; --checkpoint FILE lets a run go on"
         raise KeyboardInterrupt(how) from interrupt
     return fitted
+
+
+def _kernel(job: Job, columns: Choice | None) -> RBF:
+    """The kernel that was chosen with the encoding, or that of the options."""
+    if columns is not None:
+        assert isinstance(columns.kernel, RBF), "the default of estimators"
+        return columns.kernel
+    gamma = job.training.gamma
+    if gamma is None:
+        first, *_ = next(job.source.read())
+        gamma = job.default_gamma(first)
+    return RBF(gamma)
 
 
 def _fit_stream(
@@ -198,16 +209,30 @@ def _refit(job: Job, fitted: StreamModel, loss: str | Loss) -> StreamModel:
     """The model after a refit."""
     # If no row has changed the model, the zero model stays.
     if int(fitted.state.expansion.num_active):
-        fitted = refit(
+        rows = fitted.num_rows // job.training.epochs
+        fitted = refit.refit(
             fitted,
             job.source,
             loss=loss,
-            penalty=job.training.penalty or options.PENALTY,
+            penalty=job.training.penalty or held_out.default_penalties(rows),
             learn_metric="auto" if job.training.metric else False,
             calibrate=job.about.labels is not None,
             progress=job.progress,
         )
     if job.training.metric:
-        learned = isinstance(fitted.state.kernel, Mapped)
-        job.say("metric", "learned" if learned else "left out, as it is not better")
-    return models.fold_map(fitted)
+        job.say("metric", _about_metric(fitted))
+    return fitted
+
+
+def _about_metric(fitted: StreamModel) -> str:
+    """Whether a metric was learned, and why not."""
+    if isinstance(fitted.state.kernel, Mapped) or _has_map(fitted.scaling):
+        return "learned"
+    if fitted.num_scored < refit.ENOUGH_FOR_METRIC:
+        return f"none, as there are fewer than {refit.ENOUGH_FOR_METRIC:,} rows"
+    return "none, as held-out rows are predicted no better"
+
+
+def _has_map(scaling: Scaling | Encoding | None) -> bool:
+    """Whether a metric of codes was learned."""
+    return isinstance(scaling, Encoding) and scaling.map is not None

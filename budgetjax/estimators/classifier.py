@@ -13,6 +13,7 @@ from budgetjax.estimators import inputs
 from budgetjax.estimators.base import Classifier
 from budgetjax.estimators.forms import FINEST_FOR_LABELS, TRIED_FOR_LABELS
 from budgetjax.estimators.inputs import ClassWeight, Table, Weights
+from budgetjax.estimators.online import Prepared
 from budgetjax.estimators.supervised import Supervised
 from budgetjax.models import Labelled
 from budgetjax.online import choices
@@ -153,11 +154,14 @@ class BudgetedKernelClassifier(Classifier, Supervised):
         Warns:
           UserWarning: if features look unscaled, or the refit has not converged.
         """
+        self._fit_stream(*self._prepare(X, y, sample_weight))
+        return self
+
+    def _prepare(self, X: Table, y: ArrayLike, sample_weight: Weights) -> Prepared:
         rows, y, weights = self._examples(X, y, sample_weight, first=True)
         classes = inputs.classes_of(y)
         weights = weights * inputs.class_weights(self.class_weight, classes, y, y)
-        self._fit_stream(rows, y, weights, Labelled(None, classes=classes))
-        return self
+        return rows, y, weights, Labelled(None, classes=classes)
 
     @names_class
     def partial_fit(

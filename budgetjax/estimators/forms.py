@@ -35,8 +35,8 @@ FORM_OF_STREAM = (FINE[0], 1.0, 128)
 # With fewer first rows than a table has, a stream of unlike columns is standardised, as
 # long as there are so many.
 FEWEST_TO_SCALE = 100
-# A table has at most this number of columns, and at least this number of rows.
-MOST_COLUMNS, FEWEST_ROWS = 128, 1000
+# A table has at least this number of rows.
+FEWEST_ROWS = 1000
 # Columns whose deviations differ by up to this factor are learned as they are, too.
 ALIKE = 10.0
 # Forms with one number of features run the same programs. Codes of bins have a multiple

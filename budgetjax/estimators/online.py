@@ -1,7 +1,7 @@
 """How online estimators learn: streams, and samples of them for a refit."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from jaxtyping import Float, Int, Shaped
@@ -34,6 +34,13 @@ FIRST_ROWS = held_out.FEW
 # `fit` streams up to this many rows as a refit does its folds, by a program that is
 # compiled more quickly. Longer blocks save at most 5 microseconds per row.
 FEW_TO_STREAM = 50_000
+
+
+# Rows to learn; their targets, in the form of the learner's labels or as numbers; their
+# weights; and a model of nothing yet, with the classes or the intercept.
+Prepared: TypeAlias = tuple[
+    Rows, Shaped[np.ndarray, "n ..."], Float[np.ndarray, " n"], Labelled
+]
 
 
 class Examples(NamedTuple):
@@ -221,6 +228,23 @@ class OnlineEstimator(Estimator):
         labels: Labelled,
     ) -> None:
         """Fits a new model; see `fit`. `labels` has the classes or the intercept."""
+        streamed, seed, orders = self._stream_forms(X, y, weights, labels)
+        refits = self._check_refit(X.shape[1])
+        model = self._refit(streamed, seed, orders) if refits else streamed[0].model
+        self._model, self._reservoir, self._solved = model, None, None
+        self.n_iter_ = len(orders)
+
+    def _stream_forms(
+        self,
+        X: Rows,
+        y: Shaped[np.ndarray, "n ..."],
+        weights: Float[np.ndarray, " n"],
+        labels: Labelled,
+    ) -> tuple[list[Streamed], int, list[Int[np.ndarray, " n"]]]:
+        """Models of each form after the rows, or the first ones; the seed; the orders.
+
+        The rows are as for `_fit_stream`.
+        """
         name, n = type(self).__name__, X.shape[0]
         shuffle = bool(_checks.flag("shuffle", self.shuffle))
         epochs = _checks.size("epochs", self.epochs)
@@ -239,9 +263,7 @@ class OnlineEstimator(Estimator):
             start._replace(is_partial=is_partial)
             for start in self._learn(starts, first)
         ]
-        model = self._refit(streamed, seed, orders) if refits else streamed[0].model
-        self._model, self._reservoir, self._solved = model, None, None
-        self.n_iter_ = epochs
+        return streamed, seed, orders
 
     def _learn(
         self, starts: list[Streamed], orders: Sequence[Int[np.ndarray, " n"]]

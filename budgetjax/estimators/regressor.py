@@ -14,6 +14,7 @@ from budgetjax import _checks, _pytree, losses, models, scaling
 from budgetjax._errors import ArgumentError, names_class
 from budgetjax.estimators.forms import FINER, TRIED_FOR_NUMBERS
 from budgetjax.estimators.inputs import Rows, Table, Weights
+from budgetjax.estimators.online import Prepared
 from budgetjax.estimators.supervised import Supervised, scale_loss
 from budgetjax.models import Labelled
 from budgetjax.online import choices
@@ -137,11 +138,15 @@ class BudgetedKernelRegressor(RegressorMixin, Supervised):
 
         Targets are real numbers, shape `(n,)` or `(n, outputs)`.
         """
-        rows, y, weights = self._examples(X, y, sample_weight, first=True)
-        _, labels, seen = self._encode(y, weights, None)
+        rows, y, weights, labels = self._prepare(X, y, sample_weight)
         self._fit_stream(rows, y, weights, labels)
-        self._seen = seen
+        *_, self._seen = self._encode(y, weights, None)
         return self
+
+    def _prepare(self, X: Table, y: ArrayLike, sample_weight: Weights) -> Prepared:
+        rows, y, weights = self._examples(X, y, sample_weight, first=True)
+        _, labels, _ = self._encode(y, weights, None)
+        return rows, y, weights, labels
 
     @names_class
     def partial_fit(

@@ -1,13 +1,15 @@
 """What the kernel classifier and regressor share: their parameters and refits."""
 
+import contextlib
 import dataclasses
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar, cast
 
 import numpy as np
 import threadpoolctl
 from jaxtyping import Array, Float, Int, Shaped
+from numpy.typing import ArrayLike
 from sklearn.utils import assert_all_finite
 
 from budgetjax import _checks, _progress, encoding, kernels, losses, models, scaling
@@ -18,33 +20,45 @@ from budgetjax.estimators import categories, forms, inputs, online
 from budgetjax.estimators.base import SetByFit
 from budgetjax.estimators.categories import Categories
 from budgetjax.estimators.forms import Form, fit_form, fit_raw_form, strip_padding
-from budgetjax.estimators.inputs import EncodedRows, Features, RandomState, Rows, Sample
-from budgetjax.estimators.online import Examples, OnlineEstimator, Streamed, spread_rows
+from budgetjax.estimators.inputs import (
+    EncodedRows,
+    Features,
+    RandomState,
+    Rows,
+    Sample,
+    Table,
+    Weights,
+)
+from budgetjax.estimators.online import (
+    Examples,
+    OnlineEstimator,
+    Prepared,
+    Streamed,
+    spread_rows,
+)
 from budgetjax.kernels import Kernel, Mapped
 from budgetjax.models import Labelled
 from budgetjax.online import choices, registry
 from budgetjax.online.algorithm import clear
 from budgetjax.online.choices import Choice, Family, Loss
 from budgetjax.online.maintenance import Maintenance
-from budgetjax.refitting import held_out, metric
-from budgetjax.refitting.refit import EPOCHS, Draft, check_metric, start_refit
+from budgetjax.refitting import held_out
+from budgetjax.refitting.adam import EPOCHS
+from budgetjax.refitting.refit import Draft, check_metric, start_refit
+from budgetjax.scaling import Scaling
 
 # A refit stops when a step would gain less than this fraction of the objective. Smaller
 # values took twice as long, and changed no accuracy by more than 0.1 points.
 TOLERANCE = 1e-3
 # Factors of the default gamma to choose from if there are few rows.
 FACTORS = (1.0, 0.25)
-# The penalty if there are many rows.
-PENALTY = 10.0
 # Passes of steps before the choice among these, fewer over many rows, and all of them
 # over few: that took 4 percent of the errors on ten small tables. On seventeen sets,
 # choices after three were 0.07 points worse than after five.
 TRIAL_EPOCHS, FEWER_EPOCHS, MANY_ROWS = 5, 3, 50_000
-# Passes for what is chosen: those over few rows; the fewest and the most over more; and
-# the steps in all, if these are between. Twenty tables had 5 percent fewer errors with
-# 20 to 60 passes than with 20; electricity had 9, and letter and covtype 15 percent
-# fewer.
-LONG_EPOCHS, EPOCHS_OVER_MANY, STEPS = 60, (27, 80), 8000
+# Passes for what is chosen over few rows. Twenty tables had 5 percent fewer errors with
+# 20 to 60 passes than with 20.
+LONG_EPOCHS = 60
 
 
 @dataclasses.dataclass(eq=False, repr=False)
@@ -136,8 +150,7 @@ class Supervised(OnlineEstimator):
         """The penalties to choose from for this number of rows."""
         penalties = self.penalty
         if isinstance(penalties, str) and penalties == "auto":
-            few = rows <= held_out.FEW_TO_PENALISE
-            penalties = held_out.PENALTIES if few else PENALTY
+            penalties = held_out.default_penalties(rows)
         return np.atleast_1d(np.asarray(penalties, object))
 
     def _forms(self, X: Rows) -> list[Form]:
@@ -157,7 +170,7 @@ class Supervised(OnlineEstimator):
         free = free and not self.move_vectors and self.learn_metric in ("auto", True)
         algorithm = registry.by_name().get(self.algorithm or self._family.before_refit)
         has_vectors = algorithm is not None and algorithm.with_vectors is not None
-        is_table = isinstance(X, np.ndarray) and X.shape[1] <= forms.MOST_COLUMNS
+        is_table = isinstance(X, np.ndarray) and X.shape[1] <= encoding.MOST_COLUMNS
         return free and has_vectors and is_table
 
     def _form_of_stream(self, X: Rows) -> Form:
@@ -244,6 +257,70 @@ class Supervised(OnlineEstimator):
         many = np.count_nonzero(examples.weights) > online.FIRST_ROWS
         return has_vectors and self.learn_metric is not False and bool(many)
 
+    def choose_encoding(
+        self, X: Table, y: ArrayLike, sample_weight: Weights = None
+    ) -> tuple[Encoding | Scaling | None, Kernel]:
+        """The encoding and the kernel that `fit` chooses, without the rest of it.
+
+        On a sample of a stream, they are for `budgetjax.fit_stream` and a refit.
+
+        Args:
+          X, y, sample_weight: as for `fit`.
+
+        Returns:
+          The encoding of the columns; or None for rows as they are, or what subtracts
+          an origin far from 0. And the kernel.
+        """
+        prepared = self._prepare(X, y, sample_weight)
+        streamed, seed, orders = self._stream_forms(*prepared)
+        with self._refitting(seed) as start:
+            best, draft, _ = self._try_forms(streamed, orders, start)
+            draft = draft or start(best, epochs=1)
+        state = best.model.model if draft is None else draft.state
+        return best.model.scaling, state.kernel
+
+    def _prepare(self, X: Table, y: ArrayLike, sample_weight: Weights) -> Prepared:
+        """What `fit` learns, after checks."""
+        raise NotImplementedError
+
+    @contextlib.contextmanager
+    def _refitting(
+        self, seed: int, *, of_stream: bool = False
+    ) -> Iterator[Callable[..., Draft | None]]:
+        """A function that starts a refit, with a progress bar."""
+        # Waiting threads make small factorisations ten times slower on a busy machine;
+        # XLA computes the large products.
+        threads = threadpoolctl.threadpool_limits(1, user_api="blas")
+        bar = _progress.progress_bar("refit", self.progress, "passes")
+        with threads, bar as report:
+            yield functools.partial(
+                self._start_refit, seed=seed, report=report, of_stream=of_stream
+            )
+
+    def _try_forms(
+        self,
+        streamed: list[Streamed],
+        orders: Sequence[Int[np.ndarray, " n"]],
+        start: Callable[..., Draft | None],
+    ) -> tuple[Streamed, Draft | None, bool]:
+        """The best of several forms, its trial, and whether only some rows were tried.
+
+        There is no trial of a single form.
+        """
+        best = streamed[0]
+        if len(streamed) == 1:
+            return best, None, False
+        weights, tried = best.examples.weights, None
+        count = int(np.count_nonzero(weights))
+        if count > forms.TRIAL_ROWS:
+            tried = spread_rows(orders[0], weights, forms.TRIAL_ROWS)
+        epochs = EPOCHS if count <= held_out.MANY else TRIAL_EPOCHS
+        epochs = FEWER_EPOCHS if count > MANY_ROWS else epochs
+        trial = functools.partial(start, epochs=epochs, compares=True)
+        drafts = [trial(each, tried=tried) for each in streamed]
+        number = find_best(drafts)
+        return streamed[number], drafts[number], tried is not None
+
     def _refit(
         self,
         streamed: list[Streamed],
@@ -252,34 +329,14 @@ class Supervised(OnlineEstimator):
         *,
         of_stream: bool = False,
     ) -> Labelled:
-        # Waiting threads make small factorisations ten times slower on a busy machine;
-        # XLA computes the large products.
-        threads = threadpoolctl.threadpool_limits(1, user_api="blas")
-        bar = _progress.progress_bar("refit", self.progress, "passes")
-        with threads, bar as report:
-            start = functools.partial(
-                self._start_refit, seed=seed, report=report, of_stream=of_stream
-            )
-            best, draft, tried = streamed[0], None, None
-            weights = best.examples.weights
-            count = int(np.count_nonzero(weights))
-            if len(streamed) > 1:
-                if count > forms.TRIAL_ROWS:
-                    tried = spread_rows(orders[0], weights, forms.TRIAL_ROWS)
-                epochs = EPOCHS if count <= forms.FEW_ROWS else TRIAL_EPOCHS
-                epochs = FEWER_EPOCHS if count > MANY_ROWS else epochs
-                trial = functools.partial(start, epochs=epochs, compares=True)
-                drafts = [trial(each, tried=tried) for each in streamed]
-                number = find_best(drafts)
-                best, draft = streamed[number], drafts[number]
-                del drafts
-            if draft is None or tried is not None:
+        with self._refitting(seed, of_stream=of_stream) as start:
+            best, draft, is_sampled = self._try_forms(streamed, orders, start)
+            if draft is None or is_sampled:
                 # What a trial prefers is not compared again on all rows.
                 learns = draft is not None and draft.metric is not None
-                epochs = EPOCHS if count <= held_out.MANY else count_passes(count)
-                draft = start(best, learns=learns, epochs=epochs)
+                draft = start(best, learns=learns)
             else:
-                draft = learn_longer(draft, count)
+                draft = learn_longer(draft)
             if best.is_partial:
                 best, draft = self._complete(best, draft, orders, start)
             return self._finish(best, draft)
@@ -374,23 +431,15 @@ def find_best(drafts: Sequence[Draft | None]) -> int:
     return int(np.argmin([sum(map(np.sum, each[:folds])) for each in errors]))
 
 
-def learn_longer(draft: Draft, count: int) -> Draft:
-    """The choices of a trial with a metric of more passes over `count` rows.
+def learn_longer(draft: Draft) -> Draft:
+    """The choices of a trial with a metric of more passes.
 
-    Fewer passes that ended stay, if they predict held-out rows better.
+    Fewer passes that ended, over few rows, stay if they predict held-out rows better.
     """
-    longer = draft.learn_metric(count_passes(count))
-    if draft.problem.epochs < EPOCHS:
-        return longer
+    if draft.rows > held_out.MANY:
+        return draft.learn_metric(None)
+    longer = draft.learn_metric(LONG_EPOCHS)
     return (draft, longer)[find_best([draft, longer])]
-
-
-def count_passes(count: int) -> int:
-    """The number of passes of a metric over this number of rows."""
-    if count <= held_out.MANY:
-        return LONG_EPOCHS
-    fewest, most = EPOCHS_OVER_MANY
-    return max(fewest, min(most, STEPS * metric.BATCH // count))
 
 
 def measure_importances(

@@ -40,9 +40,15 @@ AT_ONCE = 256
 # seconds, and longer blocks in 1.4, but they save 0.02 seconds over all rows of a
 # reservoir at most.
 BLOCK_SIZE = 1
+# The penalty of a refit, where one is not chosen.
+PENALTY = 10.0
 # Up to this many examples, which may be noisy, estimators choose among these penalties.
-FEW_TO_PENALISE = 5000
-PENALTIES = (0.01, 0.1, 1.0, 10.0)
+FEW_TO_PENALISE, PENALTIES = 5000, (0.01, 0.1, 1.0, PENALTY)
+
+
+def default_penalties(rows: int) -> tuple[float, ...]:
+    """The penalties to choose from for this number of examples."""
+    return PENALTIES if rows <= FEW_TO_PENALISE else (PENALTY,)
 
 
 class Fold(NamedTuple):

@@ -41,8 +41,8 @@ from budgetjax import losses
 from budgetjax._sharding import Shards
 from budgetjax.kernels import Kernel, Mapped
 from budgetjax.refitting import training_data
-from budgetjax.refitting.adam import run_adam
-from budgetjax.refitting.held_out import Fold, Scores
+from budgetjax.refitting.adam import EPOCHS, run_adam
+from budgetjax.refitting.held_out import MANY, Fold, Scores
 from budgetjax.refitting.moving_vectors import norm_and_scores, unit_of, values
 from budgetjax.refitting.newton import of_problems
 from budgetjax.refitting.problem import Problem
@@ -65,11 +65,15 @@ CLASSES = 3
 SCORES = 0.1
 # The logistic loss needs larger weights than the squared hinge: a point on letter.
 STRENGTH = 10.0
-# It gains a tenth of a point, on ten data sets of eighteen; one loses.
-SMOOTHING = 0.05
+# On 22 tables, errors were 1 percent fewer than with 0.05, and 3 than with 0.
+SMOOTHING = 0.02
 # The weight of the map's distance from its start, in examples. Without it, the map
 # overfits the 256 features of usps.
 PRIOR = 10.0
+# The fewest and the most passes over many examples; and the steps in all, if these are
+# between. Of twenty tables, electricity had 9 percent fewer errors with 20 to 60 passes
+# than with 20, and letter and covtype 15 percent fewer.
+EPOCHS_OVER_MANY, STEPS_OVER_MANY = (27, 80), 8000
 # Fewer steps per epoch that was asked for hardly change the metric, so small data take
 # more epochs.
 FEWEST_STEPS = 30
@@ -78,6 +82,13 @@ WIDEST = 64
 # The number of examples for the principal directions that start a map to fewer
 # features.
 DIRECTIONS_OF = 4096
+
+
+def count_passes(rows: int) -> int:
+    """The default number of passes over this number of examples."""
+    fewest, most = EPOCHS_OVER_MANY
+    over_many = max(fewest, min(most, STEPS_OVER_MANY * BATCH // max(rows, 1)))
+    return EPOCHS if rows <= MANY else over_many
 
 
 def init_map(
@@ -147,6 +158,7 @@ def try_metric(problem: Problem, fold: Fold, penalty: float) -> Trial:
     kind = unit.dtype.type
     of_labels = losses.takes_labels(loss)
     scale = kind(1 if of_labels else SCORES)
+    assert problem.epochs is not None, "the draft has counted them"
     epochs = max(problem.epochs, -(-FEWEST_STEPS * problem.epochs * BATCH // count))
     more = len(mask) * epochs * -(-count // BATCH) / (FEATURES * STEPS)
     faster = max(1, columns / CLASSES) if of_labels else 1

@@ -20,7 +20,7 @@ from jaxtyping import Array, Float, Integer, PyTree
 from budgetjax import kernels
 from budgetjax.online import support_set
 from budgetjax.refitting import training_data
-from budgetjax.refitting.adam import run_adam
+from budgetjax.refitting.adam import EPOCHS, run_adam
 from budgetjax.refitting.newton import Basis, of_problems
 from budgetjax.refitting.problem import Problem
 from budgetjax.refitting.training_data import Block
@@ -64,7 +64,7 @@ def move_vectors(
         blocks,
         batch=BATCH,
         rate=RATE,
-        epochs=problem.epochs,
+        epochs=problem.epochs or EPOCHS,
         seed=problem.seed,
         report=lambda mean: problem.report(
             f"moving, objective {mean * penalty * rows:.6g}"

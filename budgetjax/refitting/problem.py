@@ -53,7 +53,7 @@ class Problem(NamedTuple):
     calibrates: bool
     compares: bool
     tolerance: float
-    epochs: int
+    epochs: int | None
     seed: int
     report: Callable[[str], object]
 

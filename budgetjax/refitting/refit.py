@@ -27,8 +27,6 @@ from budgetjax.refitting.training_data import Block, Units
 
 # The default relative gain at which a problem counts as solved.
 TOLERANCE = 1e-5
-# Passes of Adam.
-EPOCHS = 20
 # The maximum number of passes of Newton's method.
 MAX_PASSES = 100
 # Kinks of a loss are smoothed over these fractions of the deviation of the residuals,
@@ -75,7 +73,7 @@ def refit(
     penalty: ArrayLike | Sequence[ArrayLike] = 10.0,
     move_vectors: bool = False,
     learn_metric: Metric = False,
-    epochs: int = EPOCHS,
+    epochs: int | None = None,
     tolerance: float = TOLERANCE,
     calibrate: bool = False,
     rivals: Sequence[Any] = (),
@@ -150,10 +148,11 @@ def refit(
         for one factor per feature. With at least 1,000 examples, "auto" keeps a learned
         matrix if it makes fewer mistakes on a fifth of them than new coefficients
         alone. With a metric, a classifier has the logistic loss over all classes, with
-        labels smoothed by 5 percent.
-      epochs: passes of Adam, for vectors or for the metric. For a metric, a fifth of
-        up to 10,000 examples, or 1,000 to 2,000 of more, choose the best pass, and half
-        as many passes over all examples follow.
+        labels smoothed by 2 percent.
+      epochs: passes of Adam, for vectors or for the metric; None is 20, and for a
+        metric of more than 10,000 examples 27 to 80, about 8,000 steps in all. For a
+        metric, a fifth of up to 10,000 examples, or 1,000 to 2,000 of more, choose the
+        best pass, and half as many passes over all examples follow.
       tolerance: a problem is solved when a step would gain less than this fraction of
         its objective.
       calibrate: whether to fit the calibration for `budgetjax.probabilities`, on scores
@@ -234,7 +233,7 @@ def start_refit(
     penalty: Any,
     move_vectors: bool,
     learn_metric: Metric,
-    epochs: int = EPOCHS,
+    epochs: int | None = None,
     tolerance: float,
     calibrate: bool,
     rivals: Sequence[Any],
@@ -268,7 +267,7 @@ def start_refit(
         compares=bool(others) or (compares and learn_metric in (False, "auto")),
         tolerance=float(tolerance),
         padding=padding,
-        epochs=_checks.size("epochs", epochs),
+        epochs=None if epochs is None else _checks.size("epochs", epochs),
         seed=_checks.numpy_seed(seed),
     )
     problem = problem._replace(report=report)
@@ -499,11 +498,12 @@ class Draft(NamedTuple):
             return self.solved
         return [Judged(self.folds[0], self.metric.scores)]
 
-    def learn_metric(self, epochs: int, *, is_trial: bool = False) -> "Draft":
+    def learn_metric(self, epochs: int | None, *, is_trial: bool = False) -> "Draft":
         """The same choices with a metric of that many passes, if there is one.
 
         A trial holds out a fifth of many examples too, to be compared with others.
         """
+        epochs = epochs or metric.count_passes(self.rows)
         problem = self.problem._replace(epochs=epochs)
         if not (problem.learns or self.compares):
             return self._replace(problem=problem, metric=None)
