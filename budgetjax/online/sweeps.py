@@ -13,7 +13,7 @@ from jax.core import Tracer
 from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 from jax.typing import ArrayLike
-from jaxtyping import Array, Float, Integer, Shaped
+from jaxtyping import Array, Bool, Float, Integer, Shaped
 
 from budgetjax import _checks, _platform, _pytree
 from budgetjax._errors import ArgumentError, names_errors
@@ -107,7 +107,7 @@ def sweep(
             f"{vectors.shape}; use jax.vmap over init",
         )
     models = vectors.shape[0]
-    one = jax.tree.map(lambda leaf: leaf[0], states)
+    one = _take(states, np.int32(0))
     X, y, weights = examples.check_stream(one, X, y, weight)
     if X.shape[0] == 0:
         raise ArgumentError("X", "have at least 1 row", "0")
@@ -119,25 +119,41 @@ def sweep(
     # rest.
     spare = -models % len(chosen)
     index = np.minimum(np.arange(models + spare), models - 1)
-    padded = jax.tree.map(lambda leaf: leaf[index], states) if spare else states
+    padded = _take(states, index) if spare else states
     together = side_by_side(states)
     results = _run_anywhere(algorithm, chosen, together, size, padded, X, y, weights)
-    new, errors, rounds = results
-    new, errors = jax.tree.map(lambda leaf: leaf[:models], (new, errors))
-    rounds = rounds[0]
-    seen = jnp.maximum(rounds, 1).astype(vectors.dtype)
-    errors = errors.astype(vectors.dtype) / seen[None]
+    result, is_finite = _summarise(models, *results)
+    new = result.states
     driver.check_room(new)
-    bad = ~jnp.isfinite(jax.vmap(driver.nan_unless_finite)(new))
-    if not isinstance(bad, Tracer) and bool(jnp.any(bad)):
-        i = int(jnp.argmax(bad))
-        broken = jax.tree.map(lambda leaf: leaf[i], new)
+    if not isinstance(is_finite, Tracer) and not np.all(np.asarray(is_finite)):
+        i = int(np.argmin(np.asarray(is_finite)))
         raise ArgumentError(
             "every model",
             "be finite",
-            f"model {i} that is not: {driver.explain_overflow(broken, X)}",
+            f"model {i} that is not: "
+            f"{driver.explain_overflow(_take(new, np.int32(i)), X)}",
         )
-    return Sweep(new, rounds, errors)
+    return result
+
+
+# One program, where slices of leaves would be one each.
+@jax.jit
+def _take(states: OnlineState, index: ArrayLike) -> OnlineState:
+    """One or several of the models."""
+    return jax.tree.map(lambda leaf: leaf[index], states)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _summarise(
+    models: int, states: OnlineState, mistakes: Array, rounds: Array
+) -> tuple[Sweep, Bool[Array, " models"]]:
+    """The result for these first models, and which of them are finite."""
+    states, mistakes = jax.tree.map(lambda leaf: leaf[:models], (states, mistakes))
+    rounds, dtype = rounds[0], states.expansion.vectors.dtype
+    seen = jnp.maximum(rounds, 1).astype(dtype)
+    errors = mistakes.astype(dtype) / seen[None]
+    is_finite = jnp.isfinite(jax.vmap(driver.nan_unless_finite)(states))
+    return Sweep(states, rounds, errors), is_finite
 
 
 def side_by_side(states: OnlineState) -> bool:
