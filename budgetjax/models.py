@@ -28,6 +28,7 @@ from jaxtyping import Array, Bool, Float, Int32, Shaped
 
 from budgetjax import (
     _checks,
+    _half_precision,
     _pytree,
     _sharding,
     encoding,
@@ -521,7 +522,7 @@ def class_labels(model: Model) -> np.ndarray | None:
 
 
 @names_errors("fold_map")
-def fold_map(model: Given) -> Given:
+def fold_map(model: Given, *, rounds: bool = False) -> Given:
     """The model with the map of its kernel as that of its encoding; O(B d r + d r^2).
 
     After a metric M was learned on codes, the kernel is `k(x M, z M)`. The folded model
@@ -532,6 +533,8 @@ def fold_map(model: Given) -> Given:
     Args:
       model: a `Labelled` with an `encoding.Encoding`, or what holds one. Any other, and
         one whose kernel has no matrix, comes back as it is.
+      rounds: whether the new vectors are rounded to the 11 bits of float16, as those of
+        a metric are, so that files hold them in half of the bytes.
 
     Example:
       >>> X = np.arange(8.0)[:, None]
@@ -559,6 +562,7 @@ def fold_map(model: Given) -> Given:
     def mapped(vectors: Array) -> Array:
         rows = np.asarray(vectors, np.float64)
         rows = rows if kernel.mapped_vectors else rows @ matrix
+        rows = _half_precision.round_array(rows) if rounds else rows
         return _checks.to_device(rows, vectors.dtype)
 
     if isinstance(single, KernelModel):

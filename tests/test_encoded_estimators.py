@@ -6,6 +6,7 @@ import numpy as np
 import onnxruntime
 import pytest
 import scipy.sparse
+from safetensors.numpy import load_file
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
@@ -83,6 +84,10 @@ def test_importances_of_encoded_columns(fitted):
 
 def test_an_encoded_estimator_in_files(fitted, tmp_path):
     bj.save(tmp_path / "model", fitted)
+    found = load_file(tmp_path / "model")
+    # The learned map and the images of the vectors.
+    halves = {name for name, array in found.items() if array.dtype == np.float16}
+    assert {name.rsplit(".", 1)[-1] for name in halves} == {"map", "vectors"}
     expected = fitted.predict(TEST)
     np.testing.assert_array_equal(bj.load(tmp_path / "model").predict(TEST), expected)
     bj.export(tmp_path / "model.onnx", fitted)

@@ -294,6 +294,22 @@ def test_a_file_is_the_same_every_time_and_has_arrays_for_others(path):
     assert found.tobytes() == np.asarray(state.expansion.vectors).tobytes()
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("exponent", [-90, 0, 20])
+def test_arrays_that_float16_holds_take_half_of_the_bytes(path, dtype, exponent):
+    from safetensors.numpy import load_file
+
+    half = np.random.default_rng(0).normal(size=(9, 8)).astype(np.float16)
+    half[0, :3] = 0, -0.0, 2**-20
+    array = np.ldexp(half.astype(dtype), exponent)
+    assert_identical(returned(path, {"one": array}), {"one": array})
+    assert load_file(path)["['one']"].dtype == np.float16
+    for other in (np.nextafter(array[5, 5], dtype(9)), np.inf, np.nan):
+        array[5, 5] = other
+        assert_identical(returned(path, {"one": array}), {"one": array})
+        assert load_file(path)["['one']"].dtype == dtype
+
+
 # What only the caller knows.
 
 

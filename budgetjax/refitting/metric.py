@@ -37,7 +37,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PyTree
 
-from budgetjax import losses
+from budgetjax import _half_precision, losses
 from budgetjax._sharding import Shards
 from budgetjax.kernels import Kernel, Mapped
 from budgetjax.refitting import training_data
@@ -128,11 +128,13 @@ class Trial(NamedTuple):
 
     Attributes:
       scores: the scores of the model that did not learn the held-out examples.
+      rounds: whether the map and the images of the vectors are those of float16.
       finish: learns all examples: the state of the fold with its new vectors, and the
         weights, which refer to the root of the fold's basis.
     """
 
     scores: Scores
+    rounds: bool
     finish: Callable[[], tuple[Any, Float[np.ndarray, "columns features"]]]
 
 
@@ -193,7 +195,8 @@ def try_metric(problem: Problem, fold: Fold, penalty: float) -> Trial:
         last = learned if judge(last) > judge(learned) else last
         return _state_after(problem, fold, last, whole)
 
-    return Trial(functools.partial(_scores, learned, fixed), finish)
+    scores = functools.partial(_scores, learned, fixed)
+    return Trial(scores, _rounds(problem, matrix), finish)
 
 
 def _state_after(
@@ -203,6 +206,8 @@ def _state_after(
     vectors, weights, change = jax.tree.map(np.asarray, parameters)
     basis, (unit, pace, *_), matrix, *_ = fixed
     vectors, after = vectors * unit, np.asarray(_map_after(change, fixed))
+    if _rounds(problem, matrix):
+        vectors, after = map(_half_precision.round_array, (vectors, after))
     if vectors.shape[1] < len(matrix):
         vectors = vectors @ np.linalg.pinv(after.astype(np.float64))
     expansion = fold.state.expansion
@@ -211,6 +216,15 @@ def _state_after(
     vectors, after = jax.device_put((vectors.astype(original.dtype), after))
     state = fold.state._replace(kernel=Mapped(basis.kernel, after))
     return problem.with_vectors(state, vectors), weights * pace
+
+
+def _rounds(problem: Problem, matrix: np.ndarray) -> bool:
+    """Whether a map and the images of vectors are rounded to float16.
+
+    Those of codes are, of which models hold these two alone, in half of the bytes. The
+    features of other examples may lie far from 0.
+    """
+    return problem.coder is not None and matrix.shape[-1] < len(matrix)
 
 
 def _map_after(change: tuple[Any, Any], fixed: PyTree) -> Array | np.ndarray:

@@ -45,7 +45,9 @@ def save(path: str | os.PathLike[str], model: Any) -> None:
     The file is in the safetensors format: the arrays, and a header in JSON that holds
     the structure, the names of the algorithm, kernel and maintenance, the labels, and
     the versions of budgetjax and JAX. It contains no pickle. A state is complete, so
-    learning continues from the file as if it had never stopped, bit for bit.
+    learning continues from the file as if it had never stopped, bit for bit. Arrays
+    that float16 times a power of two holds exactly, such as a learned metric of codes,
+    take two bytes per number; the header then has the exponent.
 
     Until it is complete and on disk, the file has another name: at any moment, even
     after a power failure, either the old file or the new one exists.

@@ -15,6 +15,7 @@ import numpy as np
 from jax.core import Tracer
 from jax.tree_util import Partial
 
+from budgetjax import _half_precision
 from budgetjax._errors import ArgumentError
 from budgetjax.saving import names
 from budgetjax.saving.names import FUNCTIONS, fields_of, has_fields, own_name
@@ -131,8 +132,11 @@ class _Encoder(NamedTuple):
         if array.dtype.name not in DTYPES:
             wanted = "be an array of numbers, bools or text"
             raise PartError(format_path(at), wanted, f"dtype {array.dtype}")
+        node = {"array": kind, "dtype": array.dtype.name, "shape": shape, **more}
+        if _half_precision.holds(array):
+            array, node["exponent"] = _half_precision.split(array)
         self.tensors[format_path(at)] = array
-        return {"array": kind, "dtype": array.dtype.name, "shape": shape, **more}
+        return node
 
 
 def _is_learned(name: str) -> bool:
@@ -211,7 +215,12 @@ class Decoder(NamedTuple):
         """A tensor, as its original kind of array."""
         kind, dtype = node["array"], jnp.dtype(node["dtype"])
         # A copy, which is writable and does not hold the whole file.
-        array = np.frombuffer(self.tensors[format_path(at)], dtype).copy()
+        data, exponent = self.tensors[format_path(at)], node.get("exponent")
+        if exponent is None:
+            array = np.frombuffer(data, dtype).copy()
+        else:
+            half = np.frombuffer(data, np.float16)
+            array = _half_precision.join(half, exponent, dtype)
         array = array.reshape(node["shape"])
         if kind.startswith("NumPy"):
             return array if kind == "NumPy array" else array[()]
