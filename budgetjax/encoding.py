@@ -48,8 +48,6 @@ NEAREST = 1e-4
 MISSING, UNSEEN = -(2.0**100), -(2.0**101)
 # The edges of a single code, the clipped number itself.
 LINE = np.array([0.0, 1.0])
-# Rows with more columns are no table, but images or the like.
-MOST_COLUMNS = 128
 # Rows per value of a column whose values have an edge each.
 ROWS_PER_VALUE = 20
 # Codes per block on the host: those of a block fit in a CPU's cache, and products with

@@ -236,26 +236,39 @@ def test_many_rows_are_streamed_only_if_that_is_needed(monkeypatch, plain, sampl
 
 
 @pytest.mark.usefixtures("as_installed")
-@pytest.mark.parametrize(
-    ("rows", "epochs", "error", "kept"),
-    [
-        *((3000, 20, 0.9, 60), (3000, 20, 1.0, 20)),
-        # The default, for many rows.
-        *((20_000, 5, 1.1, None), (10**6, 3, 1.1, None)),
-    ],
-)
-def test_more_passes_stay_if_held_out_rows_prefer_them(rows, epochs, error, kept):
-    """A short trial, of error 1, says nothing of a whole one."""
-
+@pytest.mark.parametrize(("error", "kept"), [(0.9, 60), (1.0, 20)])
+def test_more_passes_stay_if_held_out_rows_prefer_them(error, kept):
     def draft(epochs, share):
         return types.SimpleNamespace(
-            rows=rows,
+            compares=True,
             problem=types.SimpleNamespace(epochs=epochs),
             errors=lambda: [np.array([share])],
             learn_metric=lambda more: draft(more, error),
         )
 
-    assert supervised.learn_longer(draft(epochs, 1.0)).problem.epochs == kept
+    assert supervised.try_longer(draft(20, 1.0)).problem.epochs == kept
+
+
+@pytest.mark.parametrize("rows", [300, 1200])
+@pytest.mark.parametrize("columns", [129, 600])
+def test_wide_rows_of_one_scale_stay_and_others_are_encoded(rows, columns):
+    X = np.random.default_rng(0).normal(size=(rows, columns))
+
+    def bins(X):
+        return [
+            (form.encoding is not None, form.num_bins)
+            for form in BudgetedKernelClassifier()._forms(X)
+        ]
+
+    assert bins(X) == [(False, 0)]
+    # Pixels at the margin of images hardly vary.
+    image = np.where(np.arange(columns) < 20, 0.01, 1) * np.clip(X, 0, 1)
+    assert bins(image) == [(False, 0)]
+    X[:, ::5] *= 1e4
+    several = rows >= 1000 and columns < 512
+    assert bins(X) == [(True, 0)] + [(True, 5)] * several
+    X[3, 5] = np.nan
+    assert bins(X)[0] == (True, 0)
 
 
 def test_an_encoding_in_one_pass():

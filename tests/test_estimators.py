@@ -925,7 +925,9 @@ def asked(monkeypatch):
 
     def start_refit(model, **more):
         note(model.model, **more)
-        return types.SimpleNamespace(errors=lambda: [], finish=lambda: model)
+        return types.SimpleNamespace(
+            rows=10**6, errors=lambda: [], finish=lambda: model
+        )
 
     def one_class(state, X, **more):
         note(state, X, **more)

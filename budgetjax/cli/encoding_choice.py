@@ -7,7 +7,7 @@ import numpy as np
 from budgetjax._errors import names_errors
 from budgetjax.cli import reading
 from budgetjax.cli.learners import Job
-from budgetjax.encoding import MOST_COLUMNS, Encoding
+from budgetjax.encoding import Encoding
 from budgetjax.kernels import Kernel
 from budgetjax.labels import encode_labels
 from budgetjax.online.algorithm import Algorithm
@@ -37,13 +37,13 @@ class Choice(NamedTuple):
 def choose(job: Job, algorithm: Algorithm) -> Choice | None:
     """What an estimator with this budget chooses on a sample, made in one pass.
 
-    None stands for standardised columns: those of images and of sparse rows, or where
-    options leave no choice.
+    None stands for standardised columns: those of sparse rows, or where options leave
+    no choice.
     """
-    training, width = job.training, job.source.num_features
+    training = job.training
     free = training.refit and training.metric and training.standardise
     free = free and training.gamma is None and algorithm.with_vectors is not None
-    if not free or width > MOST_COLUMNS:
+    if not free:
         return None
     sample = _sample(job)
     if sample is None:

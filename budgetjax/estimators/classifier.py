@@ -81,11 +81,12 @@ class BudgetedKernelClassifier(Classifier, Supervised):
         between any two. It is 16 bins without a refit and in `partial_fit`, whose first
         rows fit them. With fewer than 1,000 rows it is 0, and False for fewer than 100
         in `partial_fit` or where columns have one scale there; and False for sparse
-        rows, for more than 128 columns, such as images, and where `kernel`, `gamma`,
-        `move_vectors` or `learn_metric` are not their defaults. Encoded rows may have
-        missing values, NaN, and those of a data frame names: columns of texts, or of
-        pandas' categories, have a code per name, except for names beyond the 128 most
-        frequent.
+        rows, and where `kernel`, `gamma`, `move_vectors` or `learn_metric` are not
+        their defaults. For more than 128 columns, it is False if they have one scale,
+        as those of images, and otherwise the better of 0 and up to 5 bins, at most
+        1,024 codes in all. Encoded rows may have missing values, NaN, and those of a
+        data frame names: columns of texts, or of pandas' categories, have a code per
+        name, except for names beyond the 128 most frequent.
       epochs: passes of `fit` over the rows.
       shuffle: whether each pass of `fit` has a new random order.
       capacity: slots to allocate, at least the budget; None for the budget. Programs

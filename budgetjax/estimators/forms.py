@@ -35,6 +35,10 @@ FORM_OF_STREAM = (FINE[0], 1.0, 128)
 # With fewer first rows than a table has, a stream of unlike columns is standardised, as
 # long as there are so many.
 FEWEST_TO_SCALE = 100
+# With more columns, rows are wide: images, or a table that has few bins per column.
+MOST_COLUMNS = 128
+# The most codes of a wide table, of which the first two forms are tried.
+MOST_CODES_OF_WIDE = 1024
 # A table has at least this number of rows.
 FEWEST_ROWS = 1000
 # Columns whose deviations differ by up to this factor are learned as they are, too.
@@ -117,6 +121,17 @@ def list_forms(
       pads: whether forms get a common number of features, to share programs.
     """
     rows, features = X.shape
+    raw = [] if nominal else fit_raw_form(X)
+    is_wide = features > MOST_COLUMNS
+    if is_wide and raw:
+        return raw
+    if is_wide:
+        room = MOST_CODES_OF_WIDE // features
+        tried = [
+            (min(bins, room), factor, 0)
+            for bins, factor, _ in tried[:2]
+            if not bins or room > 1
+        ]
     num_bins, most_codes = finest if rows <= TRIAL_ROWS else FINER
     if rows < MANY_TO_BIN:
         num_bins, most_codes = FINE
@@ -133,7 +148,6 @@ def list_forms(
         return [Form()]
     if rows < FEWEST_ROWS:
         return encoded
-    raw = [] if nominal else fit_raw_form(X)
     if not pads:
         return [*raw, *encoded]
     raw = [form._replace(width=features) for form in raw]
@@ -174,7 +188,7 @@ def strip_padding(model: Labelled, X: Features) -> Labelled:
 
 def _pad(forms: list[Form], step: int) -> list[Form]:
     """The forms with one number of features, a multiple of this one."""
-    width = _round_up(max(form.width for form in forms), step)
+    width = _round_up(max((form.width for form in forms), default=0), step)
     return [form._replace(width=width, padding=width - form.width) for form in forms]
 
 
