@@ -37,7 +37,7 @@ FORM_OF_STREAM = (FINE[0], 1.0, 128)
 FEWEST_TO_SCALE = 100
 # With more columns, rows are wide: images, or a table that has few bins per column.
 MOST_COLUMNS = 128
-# The most codes of a wide table, of which the first two forms are tried.
+# The most codes of a wide table, which tries the first two forms alone.
 MOST_CODES_OF_WIDE = 1024
 # A table has at least this number of rows.
 FEWEST_ROWS = 1000
