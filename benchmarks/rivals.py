@@ -79,10 +79,6 @@ def metric(gamma, task, X, y):
     return by_default(gamma, task, X, y, learn_metric=True)
 
 
-def metric_of_many_passes(gamma, task, X, y):
-    return by_default(gamma, task, X, y, learn_metric=True, epochs=40)
-
-
 def boosted(gamma, task, X, y):
     return HistGradientBoostingClassifier(random_state=0).fit(X, y).predict, {}
 
@@ -144,7 +140,6 @@ PENALTIES = (1.0, 10.0, 100.0)
 RIVALS = {
     "Pegasos, merge, refit by default": Fit(by_default, {}, default=True),
     "Pegasos, merge, metric": Fit(metric, {}, default=True),
-    "Pegasos, merge, metric, 40 passes": Fit(metric_of_many_passes, {}, default=True),
     "Pegasos, merge, refit": Fit(refit, {"penalty": PENALTIES}),
     "Pegasos, merge, refit, vectors moved": Fit(moved, {"penalty": PENALTIES}),
     "k-means, refit": Fit(centres, {"penalty": PENALTIES}),

@@ -101,7 +101,7 @@ FAULTS = (
     Fault("refit", "refitting/compress.py", "left = left - column[:, None] * (left[pivot] / root)[None]", "left = left"),
     Fault("refit", "refitting/calibration.py", "wanted = weights @ (label * (effective + 1) + others) / (effective + 2)", "wanted = weights @ label"),
     Fault("metric", "refitting/metric.py", "scale = np.sqrt(variances.sum() / kept) if kept > 0 else 1.0", "scale = 1.0"),
-    Fault("metric", "refitting/metric.py", "last = learned if judge(last) > judge(learned) else last", "last = last"),
+    Fault("metric", "refitting/metric.py", "last = learned if judge(last)[0] > error else last", "last = last"),
     Fault("metric", "refitting/metric.py", "prior = PRIOR * scale**2 * prior", "prior = PRIOR * prior"),
     # Encoded columns.
     Fault("encoding", "encoding.py", "numpy.where(is_last, 1 + BEYOND, 1),", "numpy.where(is_last, 1, 1),"),

@@ -280,7 +280,7 @@ def test_the_report_of_train(at):
         learner:            pegasos, at most 10 support vectors
         read:               300 rows
         progressive error:  {100 * fitted.error:.2f}%, of rows before they were learned
-        metric:             none, as there are fewer than 1,000 rows
+        metric:             none, as there are fewer than 400 rows
         model:              new.st
         test error:         {error:.2f}%, 60 rows of test.csv
         time:               0.0 seconds
@@ -504,7 +504,7 @@ def test_a_metric_comes_with_the_encoding_of_an_estimator(at):
     assert (
         said["scaling"] == "every feature in units of its quartiles, outliers clipped"
     )
-    assert said["metric"] == "none, as there are fewer than 1,000 rows"
+    assert said["metric"] == "none, as there are fewer than 400 rows"
     expected = bj.encoding.fit(X, num_bins=0)
     same(model.scaling, expected)
     gamma, usual = float(model.state.kernel.gamma), bj.default_gamma(expected.apply(X))

@@ -199,7 +199,7 @@ def test_what_is_tried():
     numbers = BudgetedKernelRegressor()._forms(X)
     assert [form.factor for form in numbers] == [4, 1, 1]
     # Too few rows to choose; other choices of the user; images; a table of constants.
-    assert [form.num_bins for form in forms(X[:999])] == [0]
+    assert [form.num_bins for form in forms(X[:399])] == [0]
     for more in (
         *({"gamma": 0.1}, {"kernel": "laplacian"}, {"learn_metric": False}),
         *({"move_vectors": True}, {"algorithm": "fourier"}),

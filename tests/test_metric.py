@@ -110,7 +110,8 @@ def test_the_objective_is_that_of_numpy(shape, images, double):
     # A change of a matrix is transposed.
     given = (expansion.vectors / units[0], W, (change.T, scales))
     parameters = jax.tree.map(jnp.asarray, given)
-    fixed = (basis, units, jnp.asarray(first), rows, np.float64(penalty), None)
+    rest = rows, np.float64(penalty), None, np.float64(0.02)
+    fixed = (basis, units, jnp.asarray(first), *rest)
     batch = (
         jnp.int32(3),
         jnp.asarray(X),
@@ -322,7 +323,7 @@ def test_the_rate_rises_before_it_falls():
 
     def judge(parameters):
         after.append(np.asarray(parameters))
-        return 0.0
+        return 0.0, None
 
     adam.run_adam(
         lambda parameters, fixed, first, X, *_: jnp.mean(
@@ -331,8 +332,7 @@ def test_the_rate_rises_before_it_falls():
         np.zeros(4, np.float32),
         None,
         lambda: [block],
-        batch=256,
-        rate=0.1,
+        kind=adam.Steps(256, 0.1),
         epochs=500,
         seed=0,
         report=lambda mean: None,

@@ -13,6 +13,7 @@ from budgetjax.estimators import inputs
 from budgetjax.estimators.inputs import EncodedRows, Features, Rows, Sample
 from budgetjax.kernels import Mapped
 from budgetjax.models import Labelled
+from budgetjax.refitting.refit import ENOUGH_FOR_METRIC
 
 # What to try on a table: bins per column, the factor of the default gamma, and how many
 # values of a column may have an edge each. No bins are standardised columns whose
@@ -39,8 +40,8 @@ FEWEST_TO_SCALE = 100
 MOST_COLUMNS = 128
 # The most codes of a wide table, which tries the first two forms alone.
 MOST_CODES_OF_WIDE = 1024
-# A table has at least this number of rows.
-FEWEST_ROWS = 1000
+# The first rows of a stream to write as codes.
+FEWEST_TO_BIN = 1000
 # Columns whose deviations differ by up to this factor are learned as they are, too.
 ALIKE = 10.0
 # Forms with one number of features run the same programs. Codes of bins have a multiple
@@ -135,18 +136,19 @@ def list_forms(
     num_bins, most_codes = finest if rows <= TRIAL_ROWS else FINER
     if rows < MANY_TO_BIN:
         num_bins, most_codes = FINE
+    few = rows < ENOUGH_FOR_METRIC
     encoded = [
         fit_form(
             *(X, nominal, num_bins if values else bins, factor, values),
             most_codes=most_codes,
         )
-        for bins, factor, values in (((0, 1.0, 0),) if rows < FEWEST_ROWS else tried)
+        for bins, factor, values in (((0, 1.0, 0),) if few else tried)
     ]
     width = max(form.width for form in encoded)
     if not width:
         # All rows are equal.
         return [Form()]
-    if rows < FEWEST_ROWS:
+    if few:
         return encoded
     if not pads:
         return [*raw, *encoded]

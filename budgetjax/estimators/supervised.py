@@ -56,6 +56,9 @@ FACTORS = (1.0, 0.25)
 # over few: that took 4 percent of the errors on ten small tables. On seventeen sets,
 # choices after three were 0.07 points worse than after five.
 TRIAL_EPOCHS, FEWER_EPOCHS, MANY_ROWS = 5, 3, 50_000
+# Among few rows, those held out say little: without a metric, and so without codes, a
+# form is preferred that chance may separate from the best.
+FEW_TO_DOUBT, LEEWAY = 1000, 1.0
 # Passes over few rows, if they predict held-out rows better than fewer passes. Twenty
 # tables had 5 percent fewer errors, usps 5 and mnist 8.
 LONG_EPOCHS = 60
@@ -175,7 +178,7 @@ class Supervised(OnlineEstimator):
     def _form_of_stream(self, X: Rows) -> Form:
         is_table, (rows, columns) = self._is_free_table(X), X.shape
         is_narrow = columns <= forms.MOST_COLUMNS
-        if is_table and is_narrow and rows >= forms.FEWEST_ROWS:
+        if is_table and is_narrow and rows >= forms.FEWEST_TO_BIN:
             return fit_form(X, self._nominal, *forms.FORM_OF_STREAM, more_to_come=True)
         is_unlike = is_table and rows >= forms.FEWEST_TO_SCALE and not fit_raw_form(X)
         if is_unlike or (self._nominal and is_auto(self.encode)):
@@ -317,7 +320,7 @@ class Supervised(OnlineEstimator):
         epochs = FEWER_EPOCHS if count > MANY_ROWS else epochs
         trial = functools.partial(start, epochs=epochs, compares=True)
         drafts = [trial(each, tried=tried) for each in streamed]
-        number = find_best(drafts)
+        number = find_best(drafts, LEEWAY if count < FEW_TO_DOUBT else 0.0)
         return streamed[number], drafts[number], tried is not None
 
     def _refit(
@@ -426,11 +429,27 @@ class Supervised(OnlineEstimator):
         return model
 
 
-def find_best(drafts: Sequence[Draft | None]) -> int:
-    """The number of the draft with the least error on held-out rows."""
+def find_best(drafts: Sequence[Draft | None], leeway: float = 0.0) -> int:
+    """The number of the draft with the least error on held-out rows.
+
+    A draft without a metric is preferred if its error exceeds the least by at most this
+    number of standard deviations.
+    """
     errors = [[] if draft is None else draft.errors() for draft in drafts]
     folds = min(map(len, errors))
-    return int(np.argmin([sum(map(np.sum, each[:folds])) for each in errors]))
+    if not folds:
+        return 0
+    each = [np.concatenate(parts[:folds]) for parts in errors]
+    totals = [float(np.sum(one)) for one in each]
+    best = int(np.argmin(totals))
+    plain = [
+        i for i, draft in enumerate(drafts) if draft is None or draft.metric is None
+    ]
+    if not (plain and leeway):
+        return best
+    other = min(plain, key=totals.__getitem__)
+    chance = np.sqrt(np.sum((each[other] - each[best]) ** 2))
+    return other if totals[other] - totals[best] <= leeway * chance else best
 
 
 def try_longer(draft: Draft) -> Draft:

@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable, Iterable
-from typing import Any, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 import jax
 import jax.numpy as jnp
@@ -29,32 +29,45 @@ ADAM = optax.scale_by_adam(b2=0.95)
 RAMP = 50
 
 
+class Steps(NamedTuple):
+    """The steps of a pass.
+
+    Attributes:
+      batch: examples per step, on all devices together.
+      rate: the highest rate of Adam; it rises to it, and falls to 0 along a cosine.
+      fewest: a pass over fewer steps is repeated, up to this number.
+    """
+
+    batch: int
+    rate: float
+    fewest: int = 1
+
+
 def run_adam(
     objective: Objective,
     parameters: Parameters,
     fixed: PyTree,
     blocks: Callable[[], Iterable[Block]],
     *,
-    batch: int,
-    rate: float,
+    kind: Steps,
     epochs: int,
     seed: int,
     report: Callable[[float], object],
-    judge: Callable[[Parameters], float] | None = None,
+    judge: Callable[[Parameters], tuple[float, PyTree]] | None = None,
 ) -> tuple[Parameters, int]:
     """The parameters after the last pass, or after the best one.
 
     Args:
       objective: a function; a new function object is compiled anew.
-      parameters: a tree of arrays in units in which steps of `rate` are small.
+      parameters: a tree of arrays in units in which steps of the rate are small.
       fixed: a tree of arrays for `objective`.
       blocks: reads the same blocks every time.
-      batch: examples per step, on all devices together.
-      rate: the highest rate of Adam; it rises to it, and falls to 0 along a cosine.
+      kind: the steps.
       epochs: passes over the blocks.
       seed: the seed of the order of examples in a block.
       report: called with the mean objective of every pass.
-      judge: the error of parameters, for keeping the best; None keeps the last.
+      judge: the error of parameters, for keeping the best, and `fixed` for the next
+        pass; None keeps the last.
 
     Returns:
       The parameters, and the number of passes to reach them.
@@ -65,9 +78,11 @@ def run_adam(
         counts.append(block.weights.shape[0])
     devices = shards.local_number
     # The rows of a step on this process, of which each device has as many.
-    batch = devices * max(1, batch // shards.number)
-    steps = epochs * sum(-(-count // batch) for count in counts)
-    schedule = (rate, steps, max(1, min(RAMP, steps // 10)))
+    batch = devices * max(1, kind.batch // shards.number)
+    once = sum(-(-count // batch) for count in counts)
+    repeats = -(-kind.fewest // once)
+    steps = epochs * repeats * once
+    schedule = (kind.rate, steps, max(1, min(RAMP, steps // 10)))
     shapes = jax.eval_shape(ADAM.init, cast(Any, parameters))
     # Zeros of NumPy: those of JAX are one more program per shape.
     memory = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
@@ -82,7 +97,8 @@ def run_adam(
             own, share = size // devices, batch // devices
             length = -(-own // share) * share
             orders = [
-                np.resize(random.permutation(own), length) for _ in range(devices)
+                np.resize(random.permutation(own), length)
+                for _ in range(devices * repeats)
             ]
             order = np.reshape(orders, (-1, share)).astype(np.int32)
             rows = shards.place((*block[:3], order))
@@ -92,7 +108,10 @@ def run_adam(
             values.append(value)
         # Not before: the next block is made ready while the device learns one.
         report(float(np.average(jax.device_get(values), weights=counts)))
-        error = -np.inf if judge is None else judge(shards.one(parameters))
+        error = -np.inf
+        if judge is not None:
+            error, changed = judge(shards.one(parameters))
+            fixed = shards.replicate(changed)
         if error <= least:
             best, least, passes = parameters, error, epoch + 1
     return shards.one(best), passes

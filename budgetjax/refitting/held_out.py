@@ -94,6 +94,14 @@ class Fold(NamedTuple):
             total, products = total + np.sum(each, axis=0), products + each.T @ each
         return shards.total(total), shards.total(products)
 
+    def weight(self) -> float:
+        """The total weight of the held-out examples."""
+        total, shards = 0.0, Shards()
+        for block in self.held():
+            shards = block.shards
+            total += float(np.sum(block.weights))
+        return float(shards.total(total))
+
     def each_error(self, scores_of: Scores) -> Float[np.ndarray, " held"]:
         """The weighted mistake or loss of one model on every example."""
         return np.concatenate(

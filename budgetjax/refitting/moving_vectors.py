@@ -20,7 +20,7 @@ from jaxtyping import Array, Float, Integer, PyTree
 from budgetjax import kernels
 from budgetjax.online import support_set
 from budgetjax.refitting import training_data
-from budgetjax.refitting.adam import EPOCHS, run_adam
+from budgetjax.refitting.adam import EPOCHS, Steps, run_adam
 from budgetjax.refitting.newton import Basis, of_problems
 from budgetjax.refitting.problem import Problem
 from budgetjax.refitting.training_data import Block
@@ -62,8 +62,7 @@ def move_vectors(
         (jnp.asarray(vectors / unit), jnp.asarray(weights)),
         (of_problems(problem.loss, len(weights), weights.dtype), basis, unit, strength),
         blocks,
-        batch=BATCH,
-        rate=RATE,
+        kind=Steps(BATCH, RATE),
         epochs=problem.epochs or EPOCHS,
         seed=problem.seed,
         report=lambda mean: problem.report(
