@@ -160,7 +160,7 @@ def test_raw_rows_are_padded_only_while_they_are_learned(monkeypatch):
     random = np.random.default_rng(0)
     rows = 50 + random.normal(size=(ROWS, 3))
     labels = (rows[:, 0] - 50) * (rows[:, 1] - 50) > 0
-    monkeypatch.setattr(supervised, "find_best", lambda drafts: 0)
+    monkeypatch.setattr(supervised, "find_best", lambda *given: 0)
     model = BudgetedKernelClassifier(BUDGET, learn_metric=True, random_state=0)
     model.fit(rows, labels)
     assert forms(rows)[0].width == 16
@@ -224,7 +224,7 @@ def test_many_rows_are_streamed_only_if_that_is_needed(monkeypatch, plain, sampl
     if plain:
         # Held-out rows prefer coefficients alone; codes always have a metric.
         monkeypatch.setattr(Fold, "prefers", lambda *models: False)
-        monkeypatch.setattr(supervised, "find_best", lambda drafts: 0)
+        monkeypatch.setattr(supervised, "find_best", lambda *given: 0)
     weights = np.ones(len(labels))
     weights[::10] = 0
     model = BudgetedKernelClassifier(BUDGET, random_state=0, epochs=2)
@@ -247,6 +247,17 @@ def test_more_passes_stay_if_held_out_rows_prefer_them(error, kept):
         )
 
     assert supervised.try_longer(draft(20, 1.0)).problem.epochs == kept
+
+
+@pytest.mark.parametrize(("leeway", "best"), [(0.0, 2), (1.0, 2), (4.0, 1)])
+def test_a_plain_form_is_preferred_that_chance_may_separate_from_the_best(leeway, best):
+    def draft(errors, metric):
+        held = np.arange(100) < errors
+        return types.SimpleNamespace(errors=lambda: [1.0 * held], metric=metric)
+
+    # The best is better on 10 rows, 3.2 deviations.
+    drafts = [draft(30, None), draft(20, None), draft(10, "one"), draft(15, "other")]
+    assert supervised.find_best(drafts, leeway) == best
 
 
 @pytest.mark.parametrize("rows", [300, 1200])

@@ -442,14 +442,16 @@ def find_best(drafts: Sequence[Draft | None], leeway: float = 0.0) -> int:
     each = [np.concatenate(parts[:folds]) for parts in errors]
     totals = [float(np.sum(one)) for one in each]
     best = int(np.argmin(totals))
-    plain = [
-        i for i, draft in enumerate(drafts) if draft is None or draft.metric is None
-    ]
-    if not (plain and leeway):
+    plain = [i for i, draft in enumerate(drafts) if leeway and _is_plain(draft)]
+    if not plain:
         return best
     other = min(plain, key=totals.__getitem__)
     chance = np.sqrt(np.sum((each[other] - each[best]) ** 2))
     return other if totals[other] - totals[best] <= leeway * chance else best
+
+
+def _is_plain(draft: Draft | None) -> bool:
+    return draft is None or draft.metric is None
 
 
 def try_longer(draft: Draft) -> Draft:
