@@ -69,7 +69,7 @@ SCORES = 0.1
 STRENGTH = 10.0
 # The share of the error rate that is the smoothing, and its maximum. A fixed smoothing
 # of 0.05 doubled the errors on the checkerboard, and made a third more on ijcnn1.
-SMOOTHING, MOST_SMOOTHING = 0.2, 0.05
+SMOOTHING, MOST_SMOOTHING = 0.5, 0.05
 # The weight of the map's distance from its start, in examples. Without it, the map
 # overfits the 256 features of usps.
 PRIOR = 10.0

@@ -149,8 +149,9 @@ def refit(
         for one factor per feature. With at least 400 examples, "auto" keeps a learned
         matrix if it makes fewer mistakes on a fifth of them than new coefficients
         alone. With a metric, a classifier has the logistic loss over all classes, with
-        labels smoothed by 2 percent. A matrix of codes and the images of the vectors
-        are rounded to the 11 bits of float16, which halves model files.
+        labels smoothed by half of the error rate, at most 5 percent. A matrix of codes
+        and the images of the vectors are rounded to the 11 bits of float16, which
+        halves model files.
       epochs: passes of Adam, for vectors or for the metric; None is 20, and for a
         metric of more than 10,000 examples 27 to 80, about 8,000 steps in all. For a
         metric, a fifth of up to 10,000 examples, or 1,000 to 2,000 of more, choose the
