@@ -10,7 +10,6 @@ from page_tables.results import (
     figure,
     fixed,
     grid,
-    half_up,
     one,
     percent,
     rows,
@@ -529,9 +528,6 @@ def table_lengths() -> Cells:
 def sentences():
     svc = one("accuracy", data="covtype-100k", method="scikit-learn SVC")
     yield f"On covtype-100k the SVM takes {whole(svc['seconds'])} seconds"
-    thousand = half_up(reached("covtype-100k", METRIC, 1000), 1)
-    ahead = percent(thousand - half_up(svc["accuracy %"], 1))
-    yield f"with 1,000 vectors the refit is {ahead} points above it."
     loss = {}
     for way in ("default %", "one pass, refit=False %"):
         loss[way] = max(
