@@ -78,8 +78,8 @@ PRIOR = 10.0
 # than with 20, and letter and covtype 15 percent fewer.
 EPOCHS_OVER_MANY, STEPS_OVER_MANY = (27, 80), 8000
 # Fewer steps per epoch that was asked for hardly change the metric, so small data take
-# more epochs. Each has at least so many steps before it is judged: fewer take longer,
-# and with 30 there were 4 percent more errors.
+# more epochs. Each has at least FEWEST_AT_ONCE steps before it is judged: fewer take
+# longer, and with 30 there were 4 percent more errors.
 FEWEST_STEPS, FEWEST_AT_ONCE = 30, 8
 # More features are mapped to this number: a larger map is slower and no more accurate.
 WIDEST = 64
