@@ -249,6 +249,7 @@ def test_more_passes_stay_if_held_out_rows_prefer_them(error, kept):
     assert supervised.try_longer(draft(20, 1.0)).problem.epochs == kept
 
 
+@pytest.mark.usefixtures("as_installed")
 @pytest.mark.parametrize(("leeway", "best"), [(0.0, 2), (1.0, 2), (4.0, 1)])
 def test_a_plain_form_is_preferred_that_chance_may_separate_from_the_best(leeway, best):
     def draft(errors, metric):
