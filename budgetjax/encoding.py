@@ -48,8 +48,9 @@ NEAREST = 1e-4
 MISSING, UNSEEN = -(2.0**100), -(2.0**101)
 # The edges of a single code, the clipped number itself.
 LINE = np.array([0.0, 1.0])
-# Rows per value of a column whose values have an edge each.
-ROWS_PER_VALUE = 20
+# Rows per value of a column whose values have an edge each. With 20, tables of 150
+# schools or clinics as numbers had two to twenty times the errors.
+ROWS_PER_VALUE = 8
 # Codes per block on the host: those of a block fit in a CPU's cache, and products with
 # a map are faster on more.
 BLOCK, PRODUCT = 2**17, 2**20
@@ -357,7 +358,7 @@ def fit(
       num_bins: the maximum number of bins of a column. Few, such as 5, are safer where
         the noise is large. 0 for a single code per column, the clipped number itself.
       max_values: a column of at most this many values has an edge at every value, as
-        long as there are 20 rows per value, whatever `num_bins` is: numbers of places,
+        long as there are 8 rows per value, whatever `num_bins` is: numbers of places,
         of hours or of products are names in disguise.
       nominal: columns whose numbers are names of categories, by number, or by name if
         X is a data frame.

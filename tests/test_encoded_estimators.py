@@ -198,8 +198,10 @@ def test_what_is_tried():
     assert [form.num_bins for form in forms(alike)[1:]] == [0, 5, 16]
     numbers = BudgetedKernelRegressor()._forms(X)
     assert [form.factor for form in numbers] == [4, 1, 1]
+    numbers = BudgetedKernelRegressor()._forms(X[:999])
+    assert [form.factor for form in numbers] == [1, 1, 1]
     # Too few rows to choose; other choices of the user; images; a table of constants.
-    assert [form.num_bins for form in forms(X[:399])] == [0]
+    assert [form.num_bins for form in forms(X[:199])] == [0]
     for more in (
         *({"gamma": 0.1}, {"kernel": "laplacian"}, {"learn_metric": False}),
         *({"move_vectors": True}, {"algorithm": "fourier"}),
@@ -207,6 +209,15 @@ def test_what_is_tried():
         assert forms(X, **more) == [Form()]
     assert forms(np.ones((ROWS, 2))) == [Form()]
     assert forms(np.random.default_rng(0).normal(size=(ROWS, 129))) == [Form()]
+
+
+@pytest.mark.parametrize(
+    ("schools", "edges"), [(100, [100]), (150, [17, 150]), (600, [17])]
+)
+def test_many_names_that_are_numbers_have_a_form_of_their_own(schools, edges):
+    rows = np.random.default_rng(0).normal(size=(ROWS, 5))
+    rows[:, 0] = 1000 * (np.arange(ROWS) % schools)
+    assert [len(form.encoding.edges(0)) for form in forms(rows)[2:]] == edges
 
 
 @pytest.mark.parametrize(
@@ -261,7 +272,7 @@ def test_a_plain_form_is_preferred_that_chance_may_separate_from_the_best(leeway
     assert supervised.find_best(drafts, leeway) == best
 
 
-@pytest.mark.parametrize("rows", [300, 1200])
+@pytest.mark.parametrize("rows", [150, 1200])
 @pytest.mark.parametrize("columns", [129, 600])
 def test_wide_rows_of_one_scale_stay_and_others_are_encoded(rows, columns):
     X = np.random.default_rng(0).normal(size=(rows, columns))

@@ -173,8 +173,8 @@ def test_edges_of_a_reservoir_are_near_those_of_the_stream():
 
 @pytest.mark.parametrize("max_values", [0, 40, 41, 60])
 def test_few_values_have_an_edge_each(max_values):
-    X = np.stack([np.repeat(np.arange(41.0) ** 2, 20), np.arange(820.0)] * 2, axis=1)
-    # 19 rows per value are too few.
+    X = np.stack([np.repeat(np.arange(41.0) ** 2, 8), np.arange(328.0)] * 2, axis=1)
+    # Seven rows per value are too few.
     X[0, 2] = np.nan
     expected = reference.fit(X, 4, max_values=max_values)
     found = bj.encoding.fit(X, 4, max_values=max_values)

@@ -422,7 +422,7 @@ train_options = combine_options(
         default=True,
         help="In the refit, learn a linear map of the features too, in about 40 passes "
         "over the file, and write columns as codes of their quantiles, each where that "
-        "predicts held-out rows better; from 400 rows on.",
+        "predicts held-out rows better; from 200 rows on.",
     ),
     regression,
     click.option(

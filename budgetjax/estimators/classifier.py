@@ -29,7 +29,7 @@ class BudgetedKernelClassifier(Classifier, Supervised):
     those of a stream of at most 8,192 rows, and steps on all rows move them.
     `partial_fit` streams too, and refits on a sample of the rows so far before the next
     prediction. The budget bounds memory and time per row. `fit` brings the columns of a
-    table to one scale, and from 400 rows on writes them as codes of their quantiles
+    table to one scale, and from 200 rows on writes them as codes of their quantiles
     where that predicts held-out rows better; `partial_fit` takes the quantiles of the
     first rows that it gets, so 1,000 or more of them serve it best. With fewer than
     100, standardise columns with different units first.
@@ -71,7 +71,7 @@ class BudgetedKernelClassifier(Classifier, Supervised):
       move_vectors: whether the refit moves the support vectors too. This is slower, and
         helps most for small budgets.
       learn_metric: True, False, "diagonal" or a rank, as for `budgetjax.refit`; "auto"
-        tries a matrix in `fit`, from 400 rows on.
+        tries a matrix in `fit`, from 200 rows on.
       encode: how columns are written before they are learned; see `budgetjax.encoding`.
         False for rows as they are; a number of bins per column, where 0 is a number in
         units of the column's quartiles with outliers clipped. "auto" tries 0, 5 and 16
@@ -79,7 +79,7 @@ class BudgetedKernelClassifier(Classifier, Supervised):
         200,000), with a learned metric, by fits judged on held-out rows, short ones
         from 10,000 rows on, of 200,000 rows at most; a column of few values has a bin
         between any two. It is 16 bins without a refit and in `partial_fit`, whose first
-        rows fit them. With fewer than 400 rows, or 1,000 in `partial_fit`, it is 0, and
+        rows fit them. With fewer than 200 rows, or 1,000 in `partial_fit`, it is 0, and
         False for fewer than 100 there or where columns have one scale there. It is
         False for sparse rows too, and where `kernel`, `gamma`, `move_vectors` or
         `learn_metric` are not their defaults. For more than 128 columns, it is False if

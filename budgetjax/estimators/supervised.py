@@ -57,8 +57,8 @@ FACTORS = (1.0, 0.25)
 # choices after three were 0.07 points worse than after five.
 TRIAL_EPOCHS, FEWER_EPOCHS, MANY_ROWS = 5, 3, 50_000
 # Among few rows, those held out say little: without a metric, and so without codes, a
-# form is preferred that chance may separate from the best.
-FEW_TO_DOUBT, LEEWAY = 1000, 1.0
+# form is preferred whose error is larger by at most so many standard deviations.
+LEEWAY = 2.0
 # Passes over few rows, if they predict held-out rows better than fewer passes. Twenty
 # tables had 5 percent fewer errors, usps 5 and mnist 8.
 LONG_EPOCHS = 60
@@ -320,7 +320,7 @@ class Supervised(OnlineEstimator):
         epochs = FEWER_EPOCHS if count > MANY_ROWS else epochs
         trial = functools.partial(start, epochs=epochs, compares=True)
         drafts = [trial(each, tried=tried) for each in streamed]
-        number = find_best(drafts, LEEWAY if count < FEW_TO_DOUBT else 0.0)
+        number = find_best(drafts, LEEWAY if count < forms.FEW_TO_DOUBT else 0.0)
         return streamed[number], drafts[number], tried is not None
 
     def _refit(

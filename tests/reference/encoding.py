@@ -52,7 +52,7 @@ def fit(X, num_bins, nominal=(), max_values=0):
         if num_bins == 0:
             column.places = [0.0, 1.0]
             continue
-        if len(values) > max(num_bins + 1, min(max_values, len(known) // 20)):
+        if len(values) > max(num_bins + 1, min(max_values, len(known) // 8)):
             # The paper's b_t = Q_{t/T}({x_i}_{i in train}).
             values = [np.quantile(known, t / num_bins) for t in range(num_bins + 1)]
         edges = [clip(value, column) for value in values]
