@@ -179,7 +179,9 @@ class Supervised(OnlineEstimator):
         is_table, (rows, columns) = self._is_free_table(X), X.shape
         is_narrow = columns <= forms.MOST_COLUMNS
         if is_table and is_narrow and rows >= forms.FEWEST_TO_BIN:
-            return fit_form(X, self._nominal, *forms.FORM_OF_STREAM, more_to_come=True)
+            values = min(forms.FEW_VALUES, rows // forms.ROWS_PER_VALUE_OF_STREAM)
+            form = *forms.FORM_OF_STREAM, values
+            return fit_form(X, self._nominal, *form, more_to_come=True)
         is_unlike = is_table and rows >= forms.FEWEST_TO_SCALE and not fit_raw_form(X)
         if is_unlike or (self._nominal and is_auto(self.encode)):
             return fit_form(X, self._nominal, 0, more_to_come=True)
