@@ -227,8 +227,11 @@ def figure(results: Sequence[Result], data: datasets.Dataset, path: str) -> None
             plots.learning_curves(curves, axes=panel)
             panel.set_title(f"Budget of {budget} support vectors")
             panels.append(panel)
+        for panel in panels[1:]:
+            # Not `label_outer`: the rows have different horizontal axes.
+            panel.set_ylabel("")
+            panel.tick_params(labelleft=False)
         for panel in panels:
-            panel.label_outer()
             panel.get_legend().remove()
         handles, labels = panels[0].get_legend_handles_labels()
         fig.legend(handles, labels, loc="outside upper center", ncols=len(labels))
