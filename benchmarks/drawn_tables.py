@@ -64,8 +64,7 @@ def names() -> list[str]:
 def clean(table: pandas.DataFrame) -> pandas.DataFrame:
     """The columns that a table may be learned from, texts as texts."""
     kept = {}
-    for name in table.columns:
-        values = table[name]
+    for name, values in table.items():
         if name in IDENTIFIERS:
             continue
         if not is_numeric_dtype(values):
@@ -97,15 +96,16 @@ def draw(name: str) -> Drawn | None:
         return None
     table = clean(table)
     random = np.random.default_rng(zlib.crc32(f"{name}/{SEED}".encode()))
-    targets = [column for column in table.columns if kind(table[column])]
+    kinds = {str(column): kind(values) for column, values in table.items()}
+    targets = [column for column in kinds if kinds[column]]
     if not targets:
         return None
     target = targets[random.integers(len(targets))]
-    is_regression = kind(table[target]) == "numbers"
+    is_regression = kinds[target] == "numbers"
     table = table.dropna(subset=[target])
     if not is_regression:
-        many = table[target].map(table[target].value_counts()) >= 15
-        table = table[many]
+        rows = table[target].value_counts().to_dict()
+        table = table[[rows[value] >= 15 for value in table[target]]]
     y = table.pop(target)
     if table.shape[1] < 2 or y.nunique() < 2:
         return None
