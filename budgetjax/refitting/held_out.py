@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Shaped
+from jax.tree_util import Partial
+from jaxtyping import Array, Float, Shaped
 
 from budgetjax import losses, models
 from budgetjax._sharding import Shards
@@ -124,9 +125,7 @@ class Fold(NamedTuple):
         if losses.takes_labels(loss):
             return (scores * targets <= 0)[..., 0]
         numbers = newton.of_problems(loss, columns, block.X.dtype)
-        each: Any = jax.vmap(moving_vectors.values, (None, 1, None), 1)
-        found = each(numbers, jnp.asarray(scores), jnp.asarray(block.targets))
-        return np.sum(np.asarray(found), axis=2)
+        return np.asarray(_sum_losses(numbers, scores, block.targets))
 
     def prefers(self, old: Scores, new: Scores) -> bool:
         """Whether the new model has a significantly smaller error than the old one.
@@ -140,6 +139,17 @@ class Fold(NamedTuple):
 
         total, products = self.errors(both)
         return bool(total[0] - total[1] > 1.5 * chance(products, 0)[1])
+
+
+@jax.jit
+def _sum_losses(
+    loss: Partial,
+    scores: Float[Array, "size models columns"],
+    targets: Float[Array, "size columns"],
+) -> Float[Array, "size models"]:
+    """The losses of every example, summed over the columns."""
+    each: Any = jax.vmap(moving_vectors.values, (None, 1, None), 1)
+    return jnp.sum(each(loss, scores, targets), axis=2)
 
 
 class Judged(NamedTuple):

@@ -238,7 +238,8 @@ def _rounds(problem: Problem, matrix: np.ndarray) -> bool:
     return problem.coder is not None and matrix.shape[-1] < len(matrix)
 
 
-def _map_after(change: tuple[Any, Any], fixed: PyTree) -> Array | np.ndarray:
+@jax.jit
+def _map_after(change: tuple[Any, Any], fixed: PyTree) -> Array:
     """The map after a change of its matrix and of the logarithms of its scales."""
     _, (*_, map_rate), matrix, *_ = fixed
     scales = change[1]
