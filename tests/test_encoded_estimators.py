@@ -195,7 +195,9 @@ def test_what_is_tried():
     assert {form.width for form in codes} == {256}
     alike = np.random.default_rng(0).normal(size=X.shape)
     assert forms(alike)[0].encoding is None
-    assert [form.num_bins for form in forms(alike)[1:]] == [0, 5, 16]
+    assert [form.num_bins for form in forms(alike)[1:]] == [5, 16]
+    raw, *_ = BudgetedKernelRegressor()._forms(alike)
+    assert raw.factor == 4
     numbers = BudgetedKernelRegressor()._forms(X)
     assert [form.factor for form in numbers] == [4, 1, 1]
     numbers = BudgetedKernelRegressor()._forms(X[:999])

@@ -75,19 +75,19 @@ class BudgetedKernelClassifier(Classifier, Supervised):
       encode: how columns are written before they are learned; see `budgetjax.encoding`.
         False for rows as they are; a number of bins per column, where 0 is a number in
         units of the column's quartiles with outliers clipped. "auto" tries 0, 5 and 16
-        bins in `fit`, from 30,000 rows on 0, 5 and 128 (64 in a regressor, or from
-        200,000), with a learned metric, by fits judged on held-out rows, short ones
-        from 10,000 rows on, of 200,000 rows at most; a column of few values has a bin
-        between any two, and one of 129 to 512 in another fit. It is 16 bins without a
-        refit and in `partial_fit`, whose first rows fit them. With fewer than 200 rows,
-        or 1,000 in `partial_fit`, it is 0, and False for fewer than 100 there or where
-        columns have one scale there. It is False for sparse rows too, and where
-        `kernel`, `gamma`, `move_vectors` or `learn_metric` are not their defaults. For
-        more than 128 columns, it is False if they have one scale, as those of images,
-        and otherwise 0 or up to 5 bins, of at most 1,024 codes in all. Encoded rows may
-        have missing values, NaN, and those of a data frame names: columns of texts, or
-        of pandas' categories, have a code per name, except for names beyond the 128
-        most frequent.
+        bins in `fit`, with False for 0 where columns have one scale, and from 30,000
+        rows on 128 for 16 (64 in a regressor, or from 200,000), with a learned metric,
+        by fits judged on held-out rows, short ones from 10,000 rows on, of 200,000 rows
+        at most; a column of few values has a bin between any two, and one of 129 to 512
+        in another fit. It is 16 bins without a refit and in `partial_fit`, whose first
+        rows fit them. With fewer than 200 rows, or 1,000 in `partial_fit`, it is 0, and
+        False for fewer than 100 there or where columns have one scale there. It is
+        False for sparse rows too, and where `kernel`, `gamma`, `move_vectors` or
+        `learn_metric` are not their defaults. For more than 128 columns, it is False if
+        they have one scale, as those of images, and otherwise 0 or up to 5 bins, of at
+        most 1,024 codes in all. Encoded rows may have missing values, NaN, and those of
+        a data frame names: columns of texts, or of pandas' categories, have a code per
+        name, except for names beyond the 128 most frequent.
       epochs: passes of `fit` over the rows.
       shuffle: whether each pass of `fit` has a new random order.
       capacity: slots to allocate, at least the budget; None for the budget. Programs

@@ -154,6 +154,10 @@ def list_forms(
     few = rows < refit.ENOUGH_FOR_METRIC
     if rows < FEW_TO_DOUBT:
         tried = [PLAIN, *([] if few else tried[1:])]
+    if raw and not few:
+        # Beside rows as they are, standardised ones gained nothing on eleven tables.
+        (_, factor, _), *tried = tried
+        raw = [form._replace(factor=factor) for form in raw]
     encoded = [
         fit_form(
             *(X, nominal, num_bins if values else bins, factor, values),

@@ -37,6 +37,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+import scipy.linalg
 from jaxtyping import Array, Float, PyTree
 
 from budgetjax import _half_precision, losses
@@ -121,10 +122,11 @@ def init_map(
     # The examples of other processes stay there.
     mean = shards.total(np.sum(some, axis=0)) / (number := shards.total(len(some)))
     covariance = shards.total((some - mean).T @ (some - mean)) / max(1, number - 1)
-    variances, directions = np.linalg.eigh(covariance)
-    kept = variances[-rank:].sum()
-    scale = np.sqrt(variances.sum() / kept) if kept > 0 else 1.0
-    return (scale * directions[:, : -rank - 1 : -1]).astype(dtype)
+    most = width - rank, width - 1
+    variances, directions = scipy.linalg.eigh(covariance, subset_by_index=most)
+    kept = variances.sum()
+    scale = np.sqrt(np.trace(covariance) / kept) if kept > 0 else 1.0
+    return (scale * directions[:, ::-1]).astype(dtype)
 
 
 class Trial(NamedTuple):
@@ -235,7 +237,7 @@ def _rounds(problem: Problem, matrix: np.ndarray) -> bool:
     Those of codes are, of which models hold these two alone, in half of the bytes. The
     features of other examples may lie far from 0.
     """
-    return problem.coder is not None and matrix.shape[-1] < len(matrix)
+    return problem.of_codes and matrix.shape[-1] < len(matrix)
 
 
 @jax.jit

@@ -99,7 +99,7 @@ def one_class(
     rows, targets = _with_ones(X)
     # The targets are not labels of a classifier.
     takes = models.as_labelled(model)._replace(classes=None)
-    read, again = training_data.read_examples(
+    read, again, coder = training_data.read_examples(
         takes, rows, targets, weight, of_labels=False
     )
     if not again:
@@ -107,7 +107,6 @@ def one_class(
             "X", "be batches that can be read again, such as a list", "an iterator"
         )
     root = jax.jit(algorithm.basis)(inner)
-    coder = training_data.find_coder(takes)
     basis = Basis(inner.kernel, inner.expansion, root, coder=coder)
     coefficients, inverse = _fit_ones(basis, read(), penalty)
     scores, counts = _leave_one_out(basis, read(), penalty, coefficients, inverse)

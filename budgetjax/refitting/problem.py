@@ -28,6 +28,7 @@ class Problem(NamedTuple):
       negligible: as for `newton.minimise`.
       constant: the feature of a bias, or None.
       coder: what makes features of the examples; None if they are features.
+      of_codes: whether features are codes, whoever makes them.
       streams: whether folds choose their own vectors.
       compares: whether several states compete.
       padding: the number of last features that are 0 in every example.
@@ -45,6 +46,7 @@ class Problem(NamedTuple):
     negligible: float
     constant: Float[Array, ""] | None
     coder: Coder | None
+    of_codes: bool
     streams: bool
     padding: int
     penalties: list[float]

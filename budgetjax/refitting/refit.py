@@ -14,6 +14,7 @@ from jaxtyping import Array, Bool, Float
 
 from budgetjax import _checks, _progress, _sharding, losses, models, scaling
 from budgetjax._errors import ArgumentError, names_errors, warn
+from budgetjax.encoding import Coder
 from budgetjax.models import Given, KernelModel
 from budgetjax.online import driver, registry, span
 from budgetjax.online.algorithm import Algorithm, restart_average, resume
@@ -340,6 +341,7 @@ def _pose_problem(
     subject: _Subject,
     blocks: Callable[[], Iterator[Block]],
     again: bool,
+    coder: Coder | None,
     **choices: Any,
 ) -> Problem:
     """The problem of a subject on these examples, in units of its own if possible."""
@@ -362,7 +364,8 @@ def _pose_problem(
         ),
         negligible=newton.NEGLIGIBLE if of_labels else 0.0,
         constant=jnp.ones((), subject.dtype) if shifts else None,
-        coder=training_data.find_coder(subject.model),
+        coder=coder,
+        of_codes=training_data.find_coder(subject.model) is not None,
         # A solver's vectors are rows of the data, which no label has changed.
         streams=not subject.of_solver,
         report=lambda text: None,

@@ -31,6 +31,9 @@ DEVIATED = 65_536
 FARTHEST = 1e4
 # The same for least squares, from which robust losses start, and for means of a stream.
 NEAR = 5.0
+# Up to this many rows of an array are kept as codes, of up to 4 kB each. Programs that
+# need not write them serve other rows, too.
+FEW_TO_WRITE = 10_000
 # Rows of numbers that a program makes codes of have a multiple of this many columns, so
 # that one program serves tables of other widths.
 COLUMNS = 32
@@ -59,8 +62,10 @@ class Block(NamedTuple):
 
 def read_examples(
     model: Any, X: Any, y: Any, weight: Any, *, of_labels: bool
-) -> tuple[Callable[[], Iterator[Block]], bool]:
+) -> tuple[Callable[[], Iterator[Block]], bool, Coder | None]:
     """A function that reads the examples in blocks, and whether it can be called again.
+
+    The third result makes features of its rows; None if they are features.
 
     Args:
       model: a state, or a model that has one and takes raw rows.
@@ -71,10 +76,11 @@ def read_examples(
       ValueError: if the data do not fit the model. Batches are checked when they are
         read.
     """
-    again, most, batches = True, sys.maxsize, []
+    again, most, batches, coder = True, sys.maxsize, [], find_coder(model)
     if y is not None:
-        batches = [_check_batch(model, (X, y, weight), of_labels)]
-        most = len(batches[0][0])
+        batch = _check_batch(model, (X, y, weight), of_labels)
+        batch, coder = _write_few(batch, coder)
+        batches, most = [batch], len(batch[0])
     elif weight is not None:
         raise ArgumentError(
             "weight", "be in the batches, (X, y, weight)", "one beside them"
@@ -115,7 +121,7 @@ def read_examples(
         if not some:
             raise ArgumentError("X", "have rows with a weight above 0", "none")
 
-    return blocks, again
+    return blocks, again, coder
 
 
 def find_coder(model: Any) -> Coder | None:
@@ -125,6 +131,14 @@ def find_coder(model: Any) -> Coder | None:
         return None
     vectors = models.unwrap(model).expansion.vectors
     return encoding.make_coder(codes, vectors.dtype, vectors.shape[1])
+
+
+def _write_few(batch: Arrays, coder: Coder | None) -> tuple[Arrays, Coder | None]:
+    """The examples with codes, if they are few, and what makes codes of others."""
+    X, *rest, shards = batch
+    if coder is None or shards.total(len(X)) > FEW_TO_WRITE:
+        return batch, coder
+    return (encoding.write_codes(coder, X, np), *rest, shards), None
 
 
 class Units(NamedTuple):
