@@ -17,6 +17,7 @@ import budgetjax as bj
 from budgetjax import _half_precision, models
 from budgetjax.cli import commands
 from budgetjax.exporting import predictor
+from budgetjax.refitting import training_data
 from budgetjax.refitting.reduce import compact
 
 random = np.random.default_rng(0)
@@ -198,6 +199,17 @@ def test_refits_encode_rows(metric):
     assert isinstance(better.model.kernel, bj.Mapped) == (metric == "diagonal")
     again = bj.refit(better, X, Y, calibrate=True)
     assert np.all(np.isfinite(bj.probabilities(again, X)))
+
+
+def test_a_refit_is_the_same_whether_programs_or_the_host_write_codes(monkeypatch):
+    model = encoded(mapped=False)
+    few = bj.refit(model, X, Y)
+    monkeypatch.setattr(training_data, "FEW_TO_WRITE", 0)
+    many = bj.refit(model, X, Y)
+    assert training_data.read_examples(model, X, Y, None, of_labels=True)[2] is not None
+    np.testing.assert_allclose(
+        many.decision_function(X), few.decision_function(X), atol=1e-3
+    )
 
 
 def test_encoded_models_become_smaller():
