@@ -185,6 +185,18 @@ def test_a_map_to_fewer_features_starts_from_principal_directions():
     assert np.all(np.isfinite(bj.decision_function(refitted(3), X)))
 
 
+@pytest.mark.parametrize(
+    ("of_codes", "vectors", "rank"),
+    [(False, 100, 64), (True, 256, 32), (True, 257, 64)],
+)
+def test_codes_of_small_models_are_mapped_to_fewer_features(of_codes, vectors, rank):
+    rows = np.random.default_rng(0).normal(size=(200, 80)).astype(np.float32)
+    blocks = lambda: iter([Block(rows, rows[:, :1], np.ones(200))])  # noqa: E731
+    problem = some_problem(blocks=blocks, form=True, padding=0, of_codes=of_codes)
+    given = np.zeros((vectors, 80), np.float32)
+    assert metric.init_map(problem, bj.RBF(0.1), given).shape == (80, rank)
+
+
 def test_of_many_rows_fewer_are_held_out():
     """They are some of those that were held out before, so no vector is of theirs."""
     rows = np.random.default_rng(0).normal(size=(25_000, 1)).astype(np.float32)
