@@ -15,6 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import safetensors.numpy
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 import budgetjax as bj
 from budgetjax._errors import InputError
@@ -332,6 +334,10 @@ BAD = {
     "objects": (lambda: np.array([object()]), "must be an array .*, got dtype object"),
     "donated": (donated, "must have a value, got an array that .* was donated"),
     "module": (lambda: os, "got module"),
+    "pipeline": (
+        lambda: make_pipeline(StandardScaler()),
+        "got Pipeline; save the estimator of budgetjax in it, or all by joblib.dump",
+    ),
 }
 
 

@@ -6,6 +6,7 @@ imports JAX, so it is imported only when the command runs.
 
 import errno
 import warnings
+from collections.abc import Collection
 from typing import Any
 
 import click
@@ -75,7 +76,10 @@ class Group(click.Group):
                 # The reader of a pipe has closed it; click then exits quietly.
                 if isinstance(error, OSError) and error.errno == errno.EPIPE:
                     raise
-                click.echo(f"budgetjax: error: {_clean(_one_line(error))}", err=True)
+                command = self.commands[ctx.invoked_subcommand or ""]
+                known = {name for option in command.params for name in option.opts}
+                text = _clean(_one_line(error, known))
+                click.echo(f"budgetjax: error: {text}", err=True)
                 ctx.exit(1)
 
 
@@ -97,8 +101,11 @@ def _is_of_jax(error: BaseException) -> bool:
     return type(error).__name__ in ("JaxRuntimeError", "XlaRuntimeError")
 
 
-def _one_line(error: BaseException) -> str:
-    """An error in one line; errors of the system start with the file name."""
+def _one_line(error: BaseException, known: Collection[str]) -> str:
+    """An error in one line, with advice if the options that it names are known.
+
+    Errors of the system start with the file name.
+    """
     if isinstance(error, OSError) and error.filename and error.strerror:
         return f"{error.filename}: {error.strerror}"
     exhausted = _is_of_jax(error) and "memory" in str(error).lower()
@@ -112,6 +119,9 @@ def _one_line(error: BaseException) -> str:
             error = error.__cause__
     if isinstance(error, Named):
         error.advice = OPTION_ADVICE.get(error.advice, error.advice)
+        option, *_ = error.advice.split(" ")
+        if option.startswith("--") and option not in known:
+            error.advice = ""
         if error.function in FUNCTIONS:
             error.function = ""
     return " ".join(str(error).split("\n"))

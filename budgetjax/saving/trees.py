@@ -83,12 +83,17 @@ class _Encoder(NamedTuple):
             }
         if callable(value) and not isinstance(value, type):
             return self.function(at, value)
-        raise PartError(
+        error = PartError(
             format_path(at),
             "be made of arrays, numbers, text, tuples, lists, dicts with text as keys, "
             "named tuples and dataclasses",
             own_name(kind),
         )
+        if kind.__module__.startswith("sklearn."):
+            error.advised(
+                "save the estimator of budgetjax in it, or all by joblib.dump"
+            )
+        raise error
 
     def items(self, at: str, parts: Iterable[object]) -> list[Json]:
         return [self.encode(f"{at}[{i}]", part) for i, part in enumerate(parts)]
