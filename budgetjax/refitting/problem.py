@@ -28,7 +28,7 @@ class Problem(NamedTuple):
       negligible: as for `newton.minimise`.
       constant: the feature of a bias, or None.
       coder: what makes features of the examples; None if they are features.
-      of_codes: whether features are codes, whoever makes them.
+      of_codes: whether features are codes, with or without a coder.
       streams: whether folds choose their own vectors.
       compares: whether several states compete.
       padding: the number of last features that are 0 in every example.
