@@ -111,7 +111,8 @@ def measured(name: str, budget: int, seeds: int) -> list[dict[str, Any]]:
 
 def draw(rows: list[dict[str, Any]], budget: int, path: Path) -> None:
     """Reliability: the fraction of correct predictions against the probability."""
-    names = [name for name in DATA if any(row["data"] == name for row in rows)]
+    known = {row["data"] for row in rows if row["B"] == budget}
+    names = [name for name in DATA if name in known]
     with rc_context(plots.STYLE):
         figure = Figure(figsize=(3.2 * len(names), 3.7), layout="constrained")
         title = f"{budget} vectors or components, {BINS} bins of equally many rows"
@@ -153,7 +154,8 @@ def main():
             measure.save(known, given.output)
     shown = [{k: v for k, v in row.items() if k != "curve"} for row in known]
     measure.show(shown)
-    draw(known, given.budgets[0], given.output.with_name("reliability.png"))
+    fewest = min(row["B"] for row in known)
+    draw(known, fewest, given.output.with_name("reliability.png"))
 
 
 if __name__ == "__main__":
