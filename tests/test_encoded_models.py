@@ -201,10 +201,13 @@ def test_refits_encode_rows(metric):
     assert np.all(np.isfinite(bj.probabilities(again, X)))
 
 
-def test_a_refit_is_the_same_whether_programs_or_the_host_write_codes(monkeypatch):
+@pytest.mark.parametrize("limit", ["FEW_TO_WRITE", "BYTES_TO_WRITE"])
+def test_a_refit_is_the_same_whether_programs_or_the_host_write_codes(
+    monkeypatch, limit
+):
     model = encoded(mapped=False)
     few = bj.refit(model, X, Y)
-    monkeypatch.setattr(training_data, "FEW_TO_WRITE", 0)
+    monkeypatch.setattr(training_data, limit, 0)
     many = bj.refit(model, X, Y)
     assert training_data.read_examples(model, X, Y, None, of_labels=True)[2] is not None
     np.testing.assert_allclose(

@@ -76,7 +76,7 @@ class Group(click.Group):
                 # The reader of a pipe has closed it; click then exits quietly.
                 if isinstance(error, OSError) and error.errno == errno.EPIPE:
                     raise
-                command = self.commands[ctx.invoked_subcommand or ""]
+                command = self.commands.get(ctx.invoked_subcommand or "", self)
                 known = {name for option in command.params for name in option.opts}
                 text = _clean(_one_line(error, known))
                 click.echo(f"budgetjax: error: {text}", err=True)

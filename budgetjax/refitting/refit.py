@@ -351,6 +351,7 @@ def _pose_problem(
     shifts = subject.of_solver or (
         subject.is_regressor and subject.model is not subject.state
     )
+    codes = models.unmapped_encoding(models.as_labelled(subject.model))
     problem = Problem(
         algorithm=subject.algorithm,
         loss=subject.loss,
@@ -365,7 +366,7 @@ def _pose_problem(
         negligible=newton.NEGLIGIBLE if of_labels else 0.0,
         constant=jnp.ones((), subject.dtype) if shifts else None,
         coder=coder,
-        of_codes=training_data.find_coder(subject.model) is not None,
+        of_codes=codes is not None,
         # A solver's vectors are rows of the data, which no label has changed.
         streams=not subject.of_solver,
         report=lambda text: None,

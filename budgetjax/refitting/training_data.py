@@ -31,9 +31,9 @@ DEVIATED = 65_536
 FARTHEST = 1e4
 # The same for least squares, from which robust losses start, and for means of a stream.
 NEAR = 5.0
-# Up to this many rows of an array are kept as codes, of up to 4 kB each. Programs that
-# need not write them serve other rows, too.
-FEW_TO_WRITE = 10_000
+# Up to this many rows of an array are kept as codes, if these take up to so many bytes.
+# Programs that need not write them serve other rows, too.
+FEW_TO_WRITE, BYTES_TO_WRITE = 10_000, 64 * 2**20
 # Rows of numbers that a program makes codes of have a multiple of this many columns, so
 # that one program serves tables of other widths.
 COLUMNS = 32
@@ -136,7 +136,11 @@ def find_coder(model: Any) -> Coder | None:
 def _write_few(batch: Arrays, coder: Coder | None) -> tuple[Arrays, Coder | None]:
     """The examples with codes, if they are few, and what makes codes of others."""
     X, *rest, shards = batch
-    if coder is None or shards.total(len(X)) > FEW_TO_WRITE:
+    if coder is None:
+        return batch, None
+    # Columns of names may have thousands of codes.
+    most = min(FEW_TO_WRITE, BYTES_TO_WRITE // max(1, coder.start.nbytes))
+    if shards.total(len(X)) > most:
         return batch, coder
     return (encoding.write_codes(coder, X, np), *rest, shards), None
 
