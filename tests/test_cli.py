@@ -273,6 +273,7 @@ def test_the_report_of_train(at, monkeypatch):
     fitted = bj.load("new.st")
     X, y = new_data()
     error = 100 * np.mean(fitted.predict(X) != y)
+    when = "of rows before they were learned, without the refit"
     expected = textwrap.dedent(f"""\
         data:               train.csv, 2 features
         classes:            no (158), yes (142)
@@ -280,7 +281,7 @@ def test_the_report_of_train(at, monkeypatch):
         kernel:             Gaussian, gamma {fitted.state.kernel.gamma:.4g}
         learner:            pegasos, at most 10 support vectors
         read:               300 rows
-        progressive error:  {100 * fitted.error:.2f}%, of rows before they were learned
+        progressive error:  {100 * fitted.error:.2f}%, {when}
         metric:             none, as there are fewer than 400 rows
         model:              new.st
         test error:         {error:.2f}%, 60 rows of test.csv
@@ -294,6 +295,27 @@ def test_the_report_of_train(at, monkeypatch):
         "solver": None,
         "refit": True,
     }
+
+
+def test_few_rows_are_learned_by_the_estimator(at, monkeypatch):
+    fitted, fit_rows = [], estimators.BudgetedKernelClassifier.fit
+
+    def recorded(self, *given):
+        fitted.append(fit_rows(self, *given))
+        return fitted[-1]
+
+    monkeypatch.setattr(estimators.BudgetedKernelClassifier, "fit", recorded)
+    settings = "--set regularization=1e-3 --set maintenance=remove-smallest"
+    _, model = train("train.csv", f"--target kind --budget 10 {settings}")
+    (estimator,) = fitted
+    assert estimator.regularization == 1e-3
+    assert estimator.maintenance == "remove_smallest"
+    X, _ = new_data()
+    labels = np.where(estimator.predict(X) > 0, "yes", "no")
+    assert model.predict(X).tolist() == labels.tolist()
+    chances = estimator.predict_proba(X)
+    np.testing.assert_array_equal(bj.probabilities(model, X), chances)
+    assert (model.num_rows, model.model.feature_names) == (N, ("a", "b"))
 
 
 def test_quiet_says_nothing(at):
@@ -378,9 +400,8 @@ def test_regression(at):
     assert re.fullmatch(r"mean (9.[89]|10.0)\d*, deviation 1.\d+", said["target"])
     removes = "maintenance remove-smallest"
     assert said["learner"] == f"sgd, at most 10 support vectors, {removes}"
-    assert said["progressive error"].endswith(
-        " (root of the mean square), of rows before they were learned"
-    )
+    when = "of rows before they were learned, without the refit"
+    assert said["progressive error"].endswith(f" (root of the mean square), {when}")
 
 
 def test_a_regressor_is_that_of_the_estimator(at):
@@ -487,7 +508,7 @@ def test_a_table_is_encoded_and_a_metric_learned(at):
     write_csv("unlike.csv", X[:1200], y[:1200])
     said, model = train("unlike.csv", "--budget 20")
     codes = re.fullmatch(
-        r"2 columns as (\d+) codes, chosen on a sample of the rows", said["scaling"]
+        r"2 columns as (\d+) codes, chosen on held-out rows", said["scaling"]
     )
     assert codes is not None
     assert model.scaling.map.shape[0] == int(codes[1])

@@ -1,46 +1,58 @@
 """The columns' encoding for `budgetjax train`, chosen on a sample."""
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from budgetjax._errors import names_errors
-from budgetjax.cli import reading
+from budgetjax.cli import learners, reading
 from budgetjax.cli.learners import Job
 from budgetjax.encoding import Encoding
-from budgetjax.kernels import Kernel
+from budgetjax.kernels import Kernel, Mapped
 from budgetjax.labels import encode_labels
+from budgetjax.models import Labelled
 from budgetjax.online.algorithm import Algorithm
 from budgetjax.raw_rows import SparseMatrix
 from budgetjax.scaling import Scaling
 from budgetjax.stream.batches import cast_numbers
 from budgetjax.stream.reservoir import Reservoir, default_size
 
+if TYPE_CHECKING:
+    from budgetjax.estimators import BudgetedKernelClassifier, BudgetedKernelRegressor
+
 
 class Choice(NamedTuple):
-    """An encoding of the columns, or None for them as they are, and the kernel."""
+    """What an estimator chooses for the columns.
+
+    Attributes:
+      encoding: the encoding of the columns; None for them as they are.
+      kernel: the kernel of the stream.
+      model: the estimator's model, if it has learned all rows.
+    """
 
     encoding: Encoding | None
     kernel: Kernel
+    model: Labelled | None = None
 
     @property
     def text(self) -> str:
         """For the report."""
         if self.encoding is None:
-            return "none, chosen on a sample of the rows"
+            return "none, chosen on held-out rows"
         columns, codes = self.encoding.num_columns, self.encoding.num_codes
         if codes == columns:
             return "every feature in units of its quartiles, outliers clipped"
-        return f"{columns:,} columns as {codes:,} codes, chosen on a sample of the rows"
+        return f"{columns:,} columns as {codes:,} codes, chosen on held-out rows"
 
 
 def choose(job: Job, algorithm: Algorithm) -> Choice | None:
-    """What an estimator with this budget chooses on a sample, made in one pass.
+    """What an estimator with these options chooses on a sample, made in one pass.
 
     None stands for standardised columns: those of sparse rows, or where options leave
-    no choice.
+    no choice. If the sample holds all rows, it is learned whole, unless a checkpoint
+    has to follow the stream.
     """
-    training = job.training
+    training, classes = job.training, job.about.labels
     free = training.refit and training.metric and training.standardise
     free = free and training.gamma is None and algorithm.with_vectors is not None
     if not free:
@@ -48,22 +60,50 @@ def choose(job: Job, algorithm: Algorithm) -> Choice | None:
     sample = _sample(job)
     if sample is None:
         return None
+    estimator = _make_estimator(job)
+    X, y, weights, _ = sample.rows()
+    has_all = len(y) == sample.num_rows and training.checkpoint is None
+    # Classes without rows have a place in a stream, but not in an estimator.
+    if has_all and (classes is None or len(np.unique(y)) == len(classes)):
+        names = job.source.feature_names
+        model = estimator.fit(X, y, weights).model_
+        model = model._replace(classes=classes, feature_names=names)
+        encoding, kernel = model.scaling, model.model.kernel
+    else:
+        model = None
+        encoding, kernel = estimator.choose_encoding(X, y, weights)
+    # Rows far from 0 need an origin, which only a standardised stream has.
+    if isinstance(encoding, Scaling):
+        return None
+    # The stream learns no metric.
+    encoding = encoding and encoding._replace(map=None)
+    kernel = kernel.kernel if isinstance(kernel, Mapped) else kernel
+    return Choice(encoding, kernel, model)
+
+
+def _make_estimator(
+    job: Job,
+) -> "BudgetedKernelClassifier | BudgetedKernelRegressor":
     # It imports scikit-learn, which takes a while.
     from budgetjax.estimators import BudgetedKernelClassifier, BudgetedKernelRegressor
 
-    classes = job.about.labels
-    kind = BudgetedKernelRegressor if classes is None else BudgetedKernelClassifier
-    estimator = kind(
+    training, is_regressor = job.training, job.about.labels is None
+    settings = learners.to_python_names(training.settings)
+    parameters = {
+        name: settings.pop(name)
+        for name in ("regularization", "maintenance", "loss")
+        if name in settings
+    }
+    return (BudgetedKernelRegressor if is_regressor else BudgetedKernelClassifier)(
         training.budget,
         algorithm=training.learner and training.learner.replace("-", "_"),
+        options=settings,
         penalty=training.penalty or "auto",
+        epochs=training.epochs,
         random_state=training.seed,
         progress=job.progress,
+        **parameters,
     )
-    X, y, weights, _ = sample.rows()
-    encoding, kernel = estimator.choose_encoding(X, y, weights)
-    # Rows far from 0 need an origin, which only a standardised stream has.
-    return None if isinstance(encoding, Scaling) else Choice(encoding, kernel)
 
 
 def _sample(job: Job) -> Reservoir | None:

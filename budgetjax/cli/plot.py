@@ -11,6 +11,7 @@ import numpy as np
 from budgetjax import _checks, plots
 from budgetjax._errors import names_errors
 from budgetjax.cli import options, reading, reports, targets
+from budgetjax.encoding import Encoding
 from budgetjax.refitting import calibration
 from budgetjax.saving import model_files
 from budgetjax.stream.model import StreamModel
@@ -82,7 +83,9 @@ def _figure(paths: tuple[str, ...], images: tuple[int, int] | None) -> "Figure":
         panel.set_title("Error of rows before they were learned")
     if planar:
         plots.decision_regions(first.model, axes=axes[0])
-        axes[0].set_title("Prediction, and support vectors")
+        # Images of vectors under a map of codes are no points of the plane.
+        is_encoded = isinstance(first.model.scaling, Encoding)
+        axes[0].set_title("Prediction" + ", and support vectors" * (not is_encoded))
     return figure
 
 

@@ -25,6 +25,7 @@ from budgetjax.cli.options import Columns, TrainOptions, solver_names
 from budgetjax.encoding import Encoding
 from budgetjax.kernels import RBF, Mapped
 from budgetjax.losses import Loss
+from budgetjax.online import driver
 from budgetjax.online.algorithm import Algorithm
 from budgetjax.online.state import OnlineState
 from budgetjax.refitting import held_out, refit
@@ -36,10 +37,9 @@ from budgetjax.stream.model import StreamModel
 from budgetjax.stream.readers import formats
 from budgetjax.stream.reservoir import default_size
 
-# The least points of the learning curve of a file, and the minimum number of rows per
-# point: the first rows determine the scaling.
+# The least points of the learning curve of a file that is long enough for so many
+# batches.
 POINTS = 100
-MIN_ROWS = 256
 
 
 def train(
@@ -147,10 +147,11 @@ def train_online(job: Job) -> StreamModel:
         when = "of rows before they were learned"
         if epochs > 1:
             when = "over all passes, of which only the first met new rows"
+        when += ", without the refit" if training.refit else ""
         error = targets.format_error(fitted.error, about.labels is None)
         job.say("progressive error", f"{error}, {when}")
         if training.refit:
-            fitted = _refit(job, fitted, chosen.refit_loss)
+            fitted = _refit(job, fitted, chosen.refit_loss, columns)
     except KeyboardInterrupt as interrupt:
         how = f"the same command goes on from {training.checkpoint}"
         if training.checkpoint is None:
@@ -175,7 +176,8 @@ def _fit_stream(
     job: Job, algorithm: Algorithm, state: OnlineState, columns: Choice | None
 ) -> StreamModel:
     """The model after the stream; several epochs form one longer stream."""
-    source, rows, epochs = job.source, job.about.rows, job.training.epochs
+    source, rows, training = job.source, job.about.rows, job.training
+    epochs = training.epochs
 
     def read() -> Iterator[tuple[np.ndarray, ...]]:
         for _ in range(epochs):
@@ -187,28 +189,37 @@ def _fit_stream(
     # One batch per point of the learning curve; a large file has enough batches anyway.
     usual = rows_per_batch(source.num_features, np.float32, None)
     number = (rows or usual * POINTS) // POINTS
+    # With the model, the stream is for the curve: it needs no replay of a sample, and
+    # the program is there.
+    has_model = columns is not None and columns.model is not None
+    replayed = default_size(models.num_features(state))
     # Powers of two: files of other lengths run the same program.
-    size = max(MIN_ROWS, (1 << number.bit_length()) // 2)
+    size = max(driver.FEW_ROWS, (1 << number.bit_length()) // 2)
     return fit_stream(
         algorithm,
         state,
         longer,
         classes=job.about.labels,
         intercept=job.about.mean,
-        standardise=job.training.standardise and columns is None,
+        standardise=training.standardise and columns is None,
         fill_missing=job.fills and columns is None,
         encode=columns and columns.encoding,
-        reservoir=default_size(models.num_features(state)),
+        reservoir=None if has_model else replayed,
         batch_rows=min(usual, size),
+        block_size=driver.PLAIN_SCAN if has_model else None,
         progress=job.progress,
-        checkpoint=job.training.checkpoint,
+        checkpoint=training.checkpoint,
     )
 
 
-def _refit(job: Job, fitted: StreamModel, loss: str | Loss) -> StreamModel:
-    """The model after a refit."""
+def _refit(
+    job: Job, fitted: StreamModel, loss: str | Loss, columns: Choice | None
+) -> StreamModel:
+    """The model after a refit, or the one that has learned all rows already."""
+    if columns is not None and columns.model is not None:
+        fitted = fitted._replace(model=columns.model)
     # If no row has changed the model, the zero model stays.
-    if int(fitted.state.expansion.num_active):
+    elif int(fitted.state.expansion.num_active):
         rows = fitted.num_rows // job.training.epochs
         fitted = refit.refit(
             fitted,

@@ -114,7 +114,7 @@ class Streamed(NamedTuple):
         """The models after the examples in these orders, one after the other."""
         states = [self.model.model, *self.rivals]
         few = sum(map(len, orders)) <= FEW_TO_STREAM
-        sizes = held_out.AT_ONCE, held_out.BLOCK_SIZE if few else None
+        sizes = driver.FEW_ROWS, driver.PLAIN_SCAN if few else None
         for order in orders:
             states = [
                 learn(state, self.examples, order, *sizes, report=report)

@@ -35,12 +35,6 @@ FEW = 2000
 # standard deviations: with few rows differences say little, and a small penalty
 # underfits.
 LEEWAY = 0.3
-# Rows to stream at once: one program for any number of rows.
-AT_ONCE = 256
-# The examples per block of such a stream: the plain scan of `step` compiles in 0.8
-# seconds, and longer blocks in 1.4, but they save 0.02 seconds over all rows of a
-# reservoir at most.
-BLOCK_SIZE = 1
 # The penalty of a refit, where one is not chosen.
 PENALTY = 10.0
 # Up to this many examples, which may be noisy, estimators choose among these penalties.
@@ -233,12 +227,13 @@ def replay(
     weights: Float[np.ndarray, " n"],
 ) -> Any:
     """The state after these rows, learned in blocks of one size."""
-    for first in range(0, len(y), AT_ONCE):
-        part = slice(first, first + AT_ONCE)
-        given = pad_rows(X[part], AT_ONCE), pad_rows(y[part], AT_ONCE, 1)
-        counts = pad_rows(weights[part], AT_ONCE)
+    size = driver.FEW_ROWS
+    for first in range(0, len(y), size):
+        part = slice(first, first + size)
+        given = pad_rows(X[part], size), pad_rows(y[part], size, 1)
+        counts = pad_rows(weights[part], size)
         state, _ = driver.run(
-            algorithm, state, *given, weight=counts, block_size=BLOCK_SIZE
+            algorithm, state, *given, weight=counts, block_size=driver.PLAIN_SCAN
         )
     return state
 

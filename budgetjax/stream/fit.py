@@ -58,6 +58,7 @@ def fit_stream(
     encode: Encoding | None = None,
     reservoir: int | None = None,
     batch_rows: int | None = None,
+    block_size: int | None = None,
     progress: bool = False,
     checkpoint: str | os.PathLike[str] | None = None,
     every: int = 100,
@@ -108,6 +109,7 @@ def fit_stream(
         replay. None keeps no rows.
       batch_rows: rows to learn at once, between two points of the curve. None chooses
         about 4 MiB of them, at most 65,536.
+      block_size: as for `budgetjax.run`.
       progress: whether to show a progress bar with the progressive error.
       checkpoint: the path of a file, which is written at the start, after every `every`
         batches, and at the end.
@@ -144,8 +146,8 @@ def fit_stream(
     """
     _check_batches(batches)
     _checks.check_not_traced(state, batches)
-    learner = state.state if isinstance(state, StreamModel) else state
-    _checks.check_algorithm(algorithm, learner)
+    inner = state.state if isinstance(state, StreamModel) else state
+    _checks.check_algorithm(algorithm, inner)
     fills = _checks.flag("fill_missing", fill_missing)
     model = _initial_model(
         state, classes, intercept, standardise, fills, encode, reservoir
@@ -159,15 +161,23 @@ def fit_stream(
     )
     resume, every = _checks.flag("resume", resume), _checks.size("every", every)
     writer = Checkpoint(checkpoint, every, rows, model, algorithm.name)
+    learner = _Learner(algorithm, driver.block_length(block_size))
     position = (writer.read(model) if resume else None) or Position(model)
     writer.save(position)
     with _progress.progress_bar("fit_stream", progress, "rows", total) as report:
-        model = _learn(algorithm, batches, name, position, rows, writer, report)
-    return _replay_reservoir(algorithm, model, rows, name)
+        model = _learn(learner, batches, name, position, rows, writer, report)
+    return _replay_reservoir(learner, model, rows, name)
+
+
+class _Learner(NamedTuple):
+    """An algorithm, and the number of examples per block of `run`."""
+
+    algorithm: Algorithm
+    block_size: int
 
 
 def _learn(
-    algorithm: Algorithm,
+    learner: _Learner,
     batches: Iterable[object],
     name: str,
     position: Position,
@@ -184,7 +194,7 @@ def _learn(
             while (batch := _read_next(ready, name, position)) is not None:
                 if batch.warning is not None:
                     warn(f"fit_stream: {name}: {batch.warning}")
-                position = _learn_batch(algorithm, position, batch, name)
+                position = _learn_batch(learner, position, batch, name)
                 report(_progress_text(position.model), batch.rows)
                 writer.save_if_due(position)
             writer.save(position)
@@ -454,14 +464,16 @@ def _with_model(model: StreamModel, name: str) -> Iterator[None]:
 
 
 def _learn_batch(
-    algorithm: Algorithm, position: Position, batch: Batch, name: str
+    learner: _Learner, position: Position, batch: Batch, name: str
 ) -> Position:
     """The position after another batch."""
     model, state = position.model, position.model.state
     with _with_model(model, name):
         if isinstance(model.scaling, Scaling) and isinstance(batch.scaling, Scaling):
-            state = rescale_vectors(algorithm, state, model.scaling, batch.scaling)
-        state, scores = _learn_rows(algorithm, state, batch)
+            state = rescale_vectors(
+                learner.algorithm, state, model.scaling, batch.scaling
+            )
+        state, scores = _learn_rows(learner, state, batch)
     scored, error = _sum_errors(model, state, batch, scores)
     model = extend_curve(model, state, batch.scaling, batch.rows, scored, error)
     if model.reservoir is not None:
@@ -515,7 +527,7 @@ def _sum_errors(
 
 
 def _replay_reservoir(
-    algorithm: Algorithm, model: StreamModel, size: int, name: str
+    learner: _Learner, model: StreamModel, size: int, name: str
 ) -> StreamModel:
     """The model after a replay of its reservoir, which the curve does not count."""
     if model.reservoir is None:
@@ -528,18 +540,18 @@ def _replay_reservoir(
         for start in range(0, len(X), size):
             part = slice(start, start + size)
             batch = _pad(X[part], kept.y[part], kept.weights[part], size, start)
-            state, _ = _learn_rows(algorithm, state, batch)
+            state, _ = _learn_rows(learner, state, batch)
     return model._replace(model=model.model._replace(model=state), reservoir=None)
 
 
 def _learn_rows(
-    algorithm: Algorithm, state: OnlineState, batch: Batch
+    learner: _Learner, state: OnlineState, batch: Batch
 ) -> tuple[OnlineState, Array]:
     """The state after a batch, and the scores of its rows."""
     # Arrays in the state's dtypes need no compiled program to go to the device.
     X, y, weights = jax.device_put((batch.X, batch.y, batch.weight))
-    size = driver.block_length(None)
     # The same arguments as those of `run`, whose program a refit needs too.
+    algorithm, size = learner
     new, scores = driver.run_checked(algorithm, state, X, y, weights, size, True)
     values = np.asarray(scores).reshape(len(X), -1).sum(axis=1)
     good = np.isfinite(values + np.asarray(driver.diagonal(state.kernel, X)))
