@@ -19,6 +19,9 @@ SETTINGS = {
 }
 # JAX's switch.
 ENABLED = "jax_enable_compilation_cache"
+# The bytes of programs that the default folder keeps: those of some hundred fits of
+# different shapes. JAX's own limit needs another package.
+MOST_BYTES = 2**29
 
 
 def cache_compiled_programs(
@@ -40,7 +43,8 @@ def cache_compiled_programs(
     Args:
       folder: the folder, with a subfolder per kind of processor. None is JAX's own
         folder if it is set, for example by JAX_COMPILATION_CACHE_DIR, or else
-        `budgetjax` in the user's cache folder (XDG_CACHE_HOME, or `~/.cache`).
+        `budgetjax` in the user's cache folder (XDG_CACHE_HOME, or `~/.cache`), where
+        the oldest programs beyond 512 MiB are deleted.
 
     Returns:
       The folder, or None if it cannot be written.
@@ -91,16 +95,31 @@ def set_environment() -> None:
 
 def _writable(folder: str | os.PathLike[str] | None) -> str | None:
     """The folder for this processor, created if necessary; None if not writable."""
+    is_default = folder is None
     try:
         if folder is None:
             home = os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache"
             folder = pathlib.Path(home) / "budgetjax"
         found = pathlib.Path(folder) / _processor()
         found.mkdir(parents=True, exist_ok=True)
+        if is_default:
+            # Another process may delete them, too.
+            with contextlib.suppress(FileNotFoundError):
+                _delete_oldest(found)
     except (OSError, RuntimeError):
         # RuntimeError: there is no home.
         return None
     return str(found) if os.access(found, os.W_OK) else None
+
+
+def _delete_oldest(folder: pathlib.Path) -> None:
+    """Deletes the oldest files beyond the limit."""
+    files = [(path.stat(), path) for path in folder.iterdir()]
+    kept = 0
+    for status, path in sorted(files, key=lambda file: -file[0].st_mtime):
+        kept += status.st_size
+        if kept > MOST_BYTES:
+            path.unlink(missing_ok=True)
 
 
 def _processor() -> str:

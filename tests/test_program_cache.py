@@ -70,6 +70,32 @@ def test_the_command_line_has_a_cache_unless_it_is_switched_off(environment, tmp
     assert os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] == "-1"
 
 
+def test_the_oldest_programs_beyond_the_limit_are_deleted(
+    as_it_was, environment, tmp_path
+):
+    environment.setenv("XDG_CACHE_HOME", str(tmp_path))
+    environment.setattr(_compile_cache, "MOST_BYTES", 25)
+    jax.config.update(OPTIONS[0], None)
+    folder = bj.cache_compiled_programs()
+    assert folder is not None
+    for age, name in enumerate(("new", "middle", "old")):
+        path = os.path.join(folder, name)
+        with open(path, "w") as file:
+            file.write(10 * "x")
+        os.utime(path, (1000 - age, 1000 - age))
+    jax.config.update(OPTIONS[0], None)
+    assert bj.cache_compiled_programs() == folder
+    assert sorted(os.listdir(folder)) == ["middle", "new"]
+    # A folder that the user names is the user's.
+    (tmp_path / "own").mkdir()
+    own = bj.cache_compiled_programs(tmp_path / "own")
+    assert own is not None
+    with open(os.path.join(own, "large"), "w") as file:
+        file.write(100 * "x")
+    bj.cache_compiled_programs(tmp_path / "own")
+    assert os.listdir(own) == ["large"]
+
+
 def test_estimators_have_a_cache_unless_it_is_switched_off(
     as_it_was, environment, tmp_path
 ):
