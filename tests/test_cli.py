@@ -501,7 +501,10 @@ def test_a_metric_is_that_of_python(at):
     )
 
 
-def test_a_table_is_encoded_and_a_metric_learned(at):
+def test_a_long_table_is_encoded_and_a_metric_learned(at, monkeypatch):
+    # As if 1,200 rows were more than a sample has.
+    sampled = "budgetjax.cli.encoding_choice.default_size"
+    monkeypatch.setattr(sampled, lambda width: 800)
     random = np.random.default_rng(0)
     X = np.stack([np.exp(2 * random.normal(size=1500)), random.uniform(0, 9, 1500)], 1)
     y = np.where((np.log(X[:, 0]) > 0) ^ (X[:, 1] // 2 % 2 > 0), "yes", "no")

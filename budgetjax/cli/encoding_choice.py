@@ -35,14 +35,23 @@ class Choice(NamedTuple):
     model: Labelled | None = None
 
     @property
+    def has_codes(self) -> bool:
+        """Whether columns become codes of bins, which need a metric."""
+        codes = self.encoding
+        return codes is not None and codes.num_codes > codes.num_columns
+
+    @property
     def text(self) -> str:
         """For the report."""
-        if self.encoding is None:
+        codes = self.encoding
+        if codes is None:
             return "none, chosen on held-out rows"
-        columns, codes = self.encoding.num_columns, self.encoding.num_codes
-        if codes == columns:
+        if not self.has_codes:
             return "every feature in units of its quartiles, outliers clipped"
-        return f"{columns:,} columns as {codes:,} codes, chosen on held-out rows"
+        return (
+            f"{codes.num_columns:,} columns as {codes.num_codes:,} codes, chosen on "
+            "held-out rows"
+        )
 
 
 def choose(job: Job, algorithm: Algorithm) -> Choice | None:

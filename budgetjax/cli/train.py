@@ -221,12 +221,14 @@ def _refit(
     # If no row has changed the model, the zero model stays.
     elif int(fitted.state.expansion.num_active):
         rows = fitted.num_rows // job.training.epochs
+        # The sample has decided for a metric of codes.
+        has_codes = columns is not None and columns.has_codes
         fitted = refit.refit(
             fitted,
             job.source,
             loss=loss,
             penalty=job.training.penalty or held_out.default_penalties(rows),
-            learn_metric="auto" if job.training.metric else False,
+            learn_metric=has_codes or ("auto" if job.training.metric else False),
             calibrate=job.about.labels is not None,
             progress=job.progress,
         )
