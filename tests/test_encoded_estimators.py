@@ -296,6 +296,13 @@ def test_wide_rows_of_one_scale_stay_and_others_are_encoded(rows, columns):
     assert bins(X)[0] == (True, 0)
 
 
+@pytest.mark.parametrize("unit", [1e-30, 1e30])
+def test_rows_in_units_beyond_float32_squares_are_standardised(unit):
+    rows = unit * np.random.default_rng(0).normal(size=(150, 3))
+    y = rows[:, 0] > 0
+    assert BudgetedKernelClassifier(random_state=0).fit(rows, y).score(rows, y) > 0.9
+
+
 def test_an_encoding_in_one_pass():
     model = BudgetedKernelClassifier(BUDGET, encode=8, refit=False, random_state=0)
     classes = np.unique(LABELS)
