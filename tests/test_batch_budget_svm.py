@@ -16,6 +16,7 @@ from budgetjax.solvers.kernel.budget_svm import POWER_ITERATIONS, budget_svm
 from budgetjax.solvers.kernel.norms import (
     Euclidean,
     OneInfinity,
+    PInfinity,
     TwoInfinity,
 )
 
@@ -70,13 +71,24 @@ def assert_within(a, y, budget, penalty, norm, tolerance=1e-6):
     assert a.min() >= 0
     assert abs(y @ a) <= tolerance * most
     assert a.sum() <= most * (1 + tolerance)
-    largest = a.max() if norm == "l1" else np.linalg.norm(a)
+    p = 1 if norm == "l1" else reference.power(norm)
+    largest = a.max() if p == 1 else np.linalg.norm(a, p / (p - 1))
     assert largest <= penalty * (1 + tolerance)
 
 
-@jax.jit
-def projected(v, y, budget, penalty):
-    return TwoInfinity(budget).project(v, y, penalty)
+# p of `PInfinity`, whose functions are compiled once for all.
+POWERS = (1.1, 1.5, 3.0)
+
+
+def norm_of(name, budget, dtype=np.float64):
+    """The norm of a name, or that between a p-norm and the largest entry."""
+    if isinstance(name, float):
+        return PInfinity(jnp.asarray(budget, dtype), jnp.asarray(name, dtype))
+    return NORMS[name](jnp.asarray(budget, dtype))
+
+
+projected = jax.jit(lambda norm, v, y, penalty: norm.project(v, y, penalty))
+least = jax.jit(lambda norm, v, y: norm.least(v, y))
 
 
 def vectors(n=N):
@@ -97,11 +109,16 @@ def test_projections_find_the_nearest_point(double):
     _, y = training()
     for budget, penalty in [(7.5, 1.0), (60.0, 0.2)]:
         for name, v in vectors().items():
-            a = projected(v, y, jnp.asarray(budget), jnp.asarray(penalty))
-            assert_within(a, y, budget, penalty, "l2", 1e-12)
-            nearest = reference.project(v, y, budget=budget, penalty=penalty, norm="l2")
-            message = f"{name}, budget {budget}"
-            np.testing.assert_allclose(a, nearest, 0, 1e-6 * penalty, err_msg=message)
+            for norm in ("l2", *POWERS):
+                a = projected(norm_of(norm, budget), v, y, penalty)
+                assert_within(a, y, budget, penalty, norm, 1e-12)
+                given = {"budget": budget, "penalty": penalty, "norm": norm}
+                nearest = reference.project(v, y, **given)
+                text = f"{name}, budget {budget}, {norm}"
+                np.testing.assert_allclose(a, nearest, 0, 1e-6 * penalty, err_msg=text)
+            same = projected(norm_of(2.0, budget), v, y, penalty)
+            exact = projected(norm_of("l2", budget), v, y, penalty)
+            np.testing.assert_allclose(same, exact, 0, 1e-12 * penalty)
 
 
 def test_projections_are_within_in_float32():
@@ -111,22 +128,22 @@ def test_projections_are_within_in_float32():
     for budget in (1.0, 9.0, 60.0, 200.0):
         for penalty in (1e-4, 1.0, 1e4):
             for v in values.values():
-                v = jnp.asarray(v, jnp.float32)
-                a = projected(v, y, jnp.float32(budget), jnp.float32(penalty))
-                assert_within(a, y, budget, penalty, "l2")
+                for norm in ("l2", *POWERS):
+                    between = norm_of(norm, budget, np.float32)
+                    a = projected(between, np.float32(v), y, np.float32(penalty))
+                    assert_within(a, y, budget, penalty, norm)
 
 
-@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("norm", [*NORMS, *POWERS])
 def test_the_least_norm_over_biases(norm, double):
     _, y = training()
-    least = jax.jit(lambda v, y, budget: NORMS[norm](budget).least(v, y))
     biases = np.linspace(-4, 4, 41)
     for budget in (1.0, 2.5, 4.0, 60.0):
         for name, v in vectors().items():
-            value, bias = least(jnp.asarray(v), jnp.asarray(y), jnp.asarray(budget))
+            value, bias = least(norm_of(norm, budget), v, y)
 
             def worst(b, v=v, budget=budget):
-                return reference.VALUES[norm](np.maximum(v - y * b, 0), budget)
+                return reference.value(np.maximum(v - y * b, 0), budget, norm)
 
             near = 1e-8 * np.abs(v).max()
             assert abs(float(value) - worst(float(bias))) <= near, (name, budget)
@@ -188,6 +205,24 @@ def test_a_norm_that_is_an_object(double):
     plain = budget_svm.init(X, y, norm=Euclidean(1.0), **alike)
     reached = solved(plain)[1].dual[-1]
     assert reached == pytest.approx(optimum("l2", 60.0, 2.0)[1], rel=1e-7)
+
+
+def test_norms_between_a_p_norm_and_the_largest_entry(double):
+    X, y = training()
+    # The sum binds alone, the sum and the ball, the ball alone.
+    settings = [(1.5, 0.3), (20.0, 1.0), (60.0, 0.3)]
+    for p, (budget, penalty) in zip(POWERS, settings, strict=True):
+        norm = PInfinity(budget, p)
+        state = budget_svm.init(X, y, kernel=bj.RBF(GAMMA), norm=norm, penalty=penalty)
+        state, history = solved(state)
+        assert_within(state.coefficients, y, budget, penalty, p, 1e-12)
+        dual = optimum(p, budget, penalty)[1]
+        assert history.dual[-1] == pytest.approx(dual, rel=1e-7)
+        assert history.gap[-1] <= 1e-6
+        a, bias = np.asarray(state.coefficients), budget_svm.model(state, X, y).bias
+        given = {"budget": budget, "penalty": penalty, "norm": p}
+        value = reference.primal(gram(X), y, a, float(bias), **given)
+        assert value == pytest.approx(history.primal[-1], rel=1e-9)
 
 
 @pytest.mark.parametrize("norm", NORMS)
@@ -314,14 +349,18 @@ def test_the_norms_bound_the_largest_entries(double):
 
     def norms(name):
         given = jnp.asarray(both), jnp.asarray(y)
-        least = jax.vmap(lambda budget: NORMS[name](budget).least(*given)[0])
+        least = jax.vmap(lambda budget: norm_of(name, budget).least(*given)[0])
         return np.asarray(jax.jit(least)(jnp.asarray(budgets)))
 
-    for budget, one, two in zip(budgets, norms("l1"), norms("l2"), strict=True):
+    for budget, value in zip(budgets, norms("l1"), strict=True):
         count = int(budget)
-        largest = np.linalg.norm(both[:count])
-        for value in (one, reference.l1_value(both, count)):
-            assert value == pytest.approx(both[:count].sum())
-        for value in (two, reference.l2_value(both, count)):
-            assert value >= largest * (1 - 1e-9)
-            assert value <= largest + budget**0.5 * both[count - 1]
+        for one in (value, reference.l1_value(both, count)):
+            assert one == pytest.approx(both[:count].sum())
+    for norm in ("l2", 1.5):
+        p = reference.power(norm)
+        for budget, value in zip(budgets, norms(norm), strict=True):
+            count = int(budget)
+            largest = np.linalg.norm(both[:count], p)
+            for one in (value, reference.p_value(both, count, p)):
+                assert one >= largest * (1 - 1e-9)
+                assert one <= largest + budget ** (1 / p) * both[count - 1]

@@ -11,7 +11,7 @@ from solving import DATA, LINEAR, SOLVERS, SPARSE
 
 import budgetjax as bj
 from budgetjax._errors import InputError
-from budgetjax.solvers.kernel.norms import Euclidean, OneInfinity
+from budgetjax.solvers.kernel.norms import Euclidean, OneInfinity, PInfinity
 
 pytestmark = pytest.mark.usefixtures("as_installed")
 NAN, INF = math.nan, math.inf
@@ -167,6 +167,12 @@ BAD = [
     bad("budget_svm", BUDGET + "None for 'l1'", budget=None),
     bad("budget_svm", BUDGET + "9.0 for ", norm=Euclidean(1.0)),
     *values("budget_svm", NORM, norm=("l3", OneInfinity)),
+    bad(
+        "budget_svm",
+        "norm must have a p above 1, got 1",
+        budget=None,
+        norm=PInfinity(2, 1),
+    ),
 ]
 
 

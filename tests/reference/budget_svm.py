@@ -20,14 +20,14 @@ def l1_value(v, budget):
     return v[:whole].sum() + last
 
 
-def l2_value(v, budget):
-    """The 2-infinity interpolation norm of v >= 0, from the definition (5).
+def p_value(v, budget, p):
+    """The p-infinity interpolation norm of v >= 0, from the definition (5).
 
     The best cut z = min(v, phi) has a phi in [0, max v]; the value is convex in it.
     """
 
     def at(phi):
-        return np.sqrt((np.maximum(v - phi, 0) ** 2).sum()) + np.sqrt(budget) * phi
+        return (np.maximum(v - phi, 0) ** p).sum() ** (1 / p) + budget ** (1 / p) * phi
 
     low, high = 0.0, v.max()
     for _ in range(90):
@@ -41,6 +41,20 @@ def euclidean_value(v, weight):
     return np.sqrt((weight * v**2).sum())
 
 
+def power(norm):
+    """p of a norm between a p-norm and the largest entry; "l2" is 2."""
+    return {"l2": 2, "euclidean": 2}.get(norm, norm)
+
+
+def value(v, budget, norm):
+    """The norm of v >= 0: "l1", "l2", any other p as a number, or "euclidean"."""
+    if norm == "l1":
+        return l1_value(v, budget)
+    if norm == "euclidean":
+        return euclidean_value(v, budget)
+    return p_value(v, budget, power(norm))
+
+
 def most(budget, penalty, norm):
     """What the coefficients may sum up to.
 
@@ -49,10 +63,7 @@ def most(budget, penalty, norm):
     """
     if norm == "euclidean":
         return 2 * penalty * np.sqrt(np.sum(budget))
-    return penalty * (budget if norm == "l1" else np.sqrt(budget))
-
-
-VALUES = {"l1": l1_value, "l2": l2_value, "euclidean": euclidean_value}
+    return penalty * (budget if norm == "l1" else budget ** (1 / power(norm)))
 
 
 def maximise(Q, linear, y, *, budget, penalty, norm, accuracy=1e-13):
@@ -64,14 +75,17 @@ def maximise(Q, linear, y, *, budget, penalty, norm, accuracy=1e-13):
     n = len(y)
     limit = most(budget, penalty, norm)
     m = budget if norm == "euclidean" else np.ones(n)
+    q = 1 if norm == "l1" else power(norm) / (power(norm) - 1)
     # A point strictly within all constraints.
     small = min(limit, penalty * np.sqrt(np.min(m))) / (4 * n)
     a = np.where(y > 0, small / (y > 0).sum(), small / (y < 0).sum())
     scale = (np.abs(linear).max() or 1.0) * penalty
 
     def negative(a, mu):
+        if a.min() <= 0:
+            return np.inf
         room = [a, [limit - a.sum()]]
-        room.append(penalty - a if norm == "l1" else [penalty**2 - a @ (a / m)])
+        room.append(penalty - a if norm == "l1" else [penalty**q - (a**q / m).sum()])
         room = np.concatenate(room)
         if room.min() <= 0:
             return np.inf
@@ -92,16 +106,18 @@ def maximise(Q, linear, y, *, budget, penalty, norm, accuracy=1e-13):
                 gradient = gradient + mu / (penalty - a)
                 hessian = hessian + np.diag(mu / (penalty - a) ** 2)
             else:
-                left = penalty**2 - a @ (a / m)
-                gradient = gradient + 2 * mu * a / m / left
-                hessian = hessian + 2 * mu / left * np.diag(1 / m)
-                borders, corners = [*borders, 2 * a / m], [*corners, -(left**2) / mu]
+                left = penalty**q - (a**q / m).sum()
+                slope = q * a ** (q - 1) / m
+                gradient = gradient + mu * slope / left
+                hessian = hessian + mu / left * np.diag((q - 1) * slope / a)
+                borders, corners = [*borders, slope], [*corners, -(left**2) / mu]
             borders = np.array(borders)
             system = np.block([[hessian, borders.T], [borders, np.diag(corners)]])
             right = np.concatenate([-gradient, [-y @ a], np.zeros(len(corners) - 1)])
             # Scaled by the diagonal, which spans many magnitudes near the end.
             root = 1 / np.sqrt(np.diag(hessian))
-            root = np.append(root, 1 / np.linalg.norm(borders * root, axis=1))
+            lengths = np.linalg.norm(borders * root, axis=1)
+            root = np.append(root, 1 / np.maximum(lengths, 1e-90))
             move = np.linalg.solve(system * root[:, None] * root[None], root * right)
             move = (root * move)[:n]
             length, here = 1.0, negative(a, mu)
@@ -134,4 +150,4 @@ def primal(K, y, a, bias, *, penalty, budget, norm):
     """The value of problem (2)."""
     f = K @ (y * a)
     slacks = np.maximum(1 - y * (f + bias), 0)
-    return (y * a) @ f / 2 + penalty * VALUES[norm](slacks, budget)
+    return (y * a) @ f / 2 + penalty * value(slacks, budget, norm)

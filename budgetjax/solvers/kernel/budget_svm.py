@@ -15,7 +15,7 @@ from budgetjax.kernels import Kernel
 from budgetjax.models import KernelModel
 from budgetjax.solvers import training_set
 from budgetjax.solvers.kernel import row_cache
-from budgetjax.solvers.kernel.norms import Norm, OneInfinity, TwoInfinity
+from budgetjax.solvers.kernel.norms import Norm, OneInfinity, PInfinity, TwoInfinity
 from budgetjax.solvers.kernel.row_cache import KernelRows
 from budgetjax.solvers.solver import Objective, Solver
 from budgetjax.solvers.training_set import Matrix, Scalar, Vector
@@ -92,6 +92,7 @@ def init(
     - ``"l2"``: about their Euclidean norm, not squared; see `TwoInfinity`. In the dual
       problem :math:`\|\alpha\|_2 \le C` and :math:`\sum_i \alpha_i \le \sqrt B C`.
     - an object: any other norm, see `budgetjax.norms.Norm`, such as
+      `budgetjax.norms.PInfinity`, with another p than these, or
       `budgetjax.norms.Euclidean`, with a weight per example.
 
     Examples outside the B worst have coefficient 0. At the optimum, however, several
@@ -200,6 +201,10 @@ def _read_norm(
     if (budget is None) != (named is None):
         wanted = "be given for 'l1' and 'l2', and for no other norm"
         raise ArgumentError("budget", wanted, f"{budget!r} for {norm!r}")
+    if isinstance(norm, PInfinity):
+        known = _checks.concrete(norm.p)
+        if known is not None and not np.all(known > 1):
+            raise ArgumentError("norm", "have a p above 1", f"{norm.p!r}")
     if named is None or budget is None:
         return jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), norm)
     budget = _checks.positive("budget", budget)

@@ -9,11 +9,8 @@ ball of the dual norm, `||alpha||_q <= C` and `sum_i alpha_i <= t C`, and are ba
 `sum_i y_i alpha_i = 0`.
 https://papers.nips.cc/paper/3125-support-vector-machines-on-a-budget
 
-The plain p-norms here are the sum (`OneInfinity` with a budget of n), the largest entry
-(a budget of 1 with either of the two) and the Euclidean norm (`Euclidean`), whose
-weights make it the Mahalanobis norm of a diagonal matrix. For other p the projection
-needs an equation per entry, and for other matrices, under which a larger slack may
-reduce the norm, a quadratic program.
+A budget of n gives the p-norms, and a budget of 1 the largest entry. `Euclidean` has
+weights, which make it the Mahalanobis norm of a diagonal matrix.
 
 A balanced vector has the same sum in both classes, so the projection and the best bias
 each reduce to searches for one number: a threshold of one class, or of both. Most
@@ -21,7 +18,8 @@ searches make passes over the entries, which are far faster than sorting, and ha
 many problems at once under `jax.vmap`.
 """
 
-from typing import NamedTuple, Protocol, runtime_checkable
+from collections.abc import Callable
+from typing import NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -30,6 +28,11 @@ from jaxtyping import Array, Bool, Float
 from budgetjax import _pytree
 from budgetjax.solvers.kernel import hinge_dual, water_level
 from budgetjax.solvers.training_set import Scalar, Vector
+
+Numbers = Float[Array, "*some"]
+Known = TypeVar("Known")
+# Maps numbers, and what is known so far, to values, their slopes, and what is known.
+Excess = Callable[[Numbers, Known], tuple[Numbers, Numbers, Known]]
 
 # The maximum number of passes of a search that rounding keeps from converging.
 MAX_PASSES = 100
@@ -127,8 +130,7 @@ class TwoInfinity(NamedTuple):
         over = jnp.sum(balanced) > most
         half = most / 2
         floors, depth = _find_floors(values, y, self.budget, half, half, over)
-        floor = jnp.where(y > 0, floors[0], floors[1])
-        with_sum = jnp.maximum(values - floor, 0) * (half / depth)
+        with_sum = jnp.maximum(values - _by_class(floors, y), 0) * (half / depth)
         result = _rebalance(jnp.where(over, with_sum, balanced), y, most)
         return into_ball(result)
 
@@ -144,6 +146,129 @@ class TwoInfinity(NamedTuple):
         phi = jnp.where(dense, jnp.maximum((floors[0] + floors[1]) / 2, 0), 0)
         rest = jnp.maximum(heights - y * bias - phi, 0)
         return jnp.sqrt(jnp.sum(rest**2)) + jnp.sqrt(self.budget) * phi, bias
+
+
+@_pytree.record
+class PInfinity(NamedTuple):
+    """Between the p-norm and the largest entry, `t = budget^(1/p)`.
+
+    It is at least the p-norm of the `budget` largest entries, and exceeds it by at most
+    `t` times the smallest of them (Theorem 1). `OneInfinity` and `TwoInfinity` are the
+    cases without an equation per entry, with faster steps.
+
+    Attributes:
+      budget: a number of at least 1. A budget of n makes it the p-norm.
+      p: above 1.
+
+    Example:
+      >>> X, y = np.array([[0.0], [1.0], [3.0]]), np.array([-1, 1, 1])
+      >>> norm = bj.norms.PInfinity(budget=2.0, p=1.5)
+      >>> found = bj.solve(bj.budget_svm, X, y, kernel=bj.Linear(), norm=norm)
+      >>> found.model.predict(X).tolist()
+      [-1, 1, 1]
+    """
+
+    budget: Scalar
+    p: Scalar
+
+    def project(self, values: Vector, y: Vector, penalty: Scalar) -> Vector:
+        """The nearest coefficients: balanced, `||alpha||_q <= C`, sum <= t C.
+
+        In units of C they solve `a_i + mu a_i^(q - 1) = max(0, v_i - floor_i)`. One
+        search finds the least sufficient mu. For each mu it tries, another search finds
+        the floors of both classes: opposite numbers, or, if the bound on the sum is
+        active, those with half of the sum in each class.
+        """
+        q, most = self.p / (self.p - 1), self.budget ** (1 / self.p)
+        v = values / penalty
+        largest = jnp.maximum(jnp.max(jnp.abs(v)), jnp.finfo(v.dtype).tiny)
+        ends = jnp.full(2, largest)
+        # mu is at most the p-norm of what is above the floors.
+        upper = jnp.log(2 * largest * v.shape[0] ** (1 / self.p))
+        lower = upper + 2 * jnp.log(jnp.finfo(v.dtype).eps)
+
+        def nearest(bounded):
+            signs = jnp.where(bounded, 1, jnp.array([1, -1], v.dtype))
+
+            def joined(pair):
+                return jnp.where(bounded, pair, jnp.sum(pair))
+
+            def at(log_mu, known):
+                def excess(floors, _):
+                    above = jnp.maximum(v - _by_class(signs * floors, y), 0)
+                    a, _, slopes = shrunk = _shrink(above, log_mu, q - 1)
+                    total = joined(signs * _class_sums(a, y))
+                    target = jnp.where(bounded, most / 2, 0)
+                    return total - target, -joined(_class_sums(slopes, y)), shrunk
+
+                floors, shrunk = _root(excess, known[0], -ends, ends, known[1])
+                a, lost, slopes = shrunk
+                # The floors' change with log(mu), and that of the logarithmic norm.
+                change = joined(signs * _class_sums(slopes * lost, y))
+                change = signs * change / joined(_class_sums(slopes, y))
+                change = jnp.sum(slopes * lost * (lost - _by_class(change, y)))
+                slope = -change / jnp.sum(lost * a)
+                return jnp.log(_p_norm(a, q)), slope, (floors, shrunk)
+
+            known = jnp.zeros_like(ends), (v, v, v)
+            return _root(at, lower, lower, upper, known)[1][1][0]
+
+        # Without the bound on the sum first, then with it, if necessary.
+        _, found = jax.lax.while_loop(
+            lambda carry: (carry[0] < 2) & (jnp.sum(carry[1]) > most),
+            lambda carry: (carry[0] + 1, nearest(carry[0] > 0)),
+            (jnp.int32(0), jnp.full_like(v, jnp.inf)),
+        )
+        found = _rebalance(found, y, most)
+        return penalty * found / jnp.maximum(_p_norm(found, q), 1)
+
+    def least(self, heights: Vector, y: Vector) -> tuple[Scalar, Scalar]:
+        """The least norm of `max(0, heights - y bias)`, and the bias; by bisections.
+
+        At the best phi above 0, the excess e above the floors of the classes,
+        `phi + bias` and `phi - bias`, has `sum_i (e_i / ||e||)^(p - 1) = t / 2` in each
+        class. One search finds the norm of e; for each it tries, another finds the
+        floors. Two more cases are the largest entries as floors, and a phi of 0.
+        (Newton's method could stop early: slopes are infinite for p below 2.)
+        """
+        p, t = self.p, self.budget ** (1 / self.p)
+        tiny = jnp.finfo(heights.dtype).tiny
+        ends = jnp.full(2, jnp.maximum(jnp.max(jnp.abs(heights)), tiny))
+        upper = jnp.log(2 * ends[0] * heights.shape[0] ** (1 / p))
+        # Smaller ones, up to 0, are lost in the rounding of the floors.
+        lower = upper + jnp.log(64 * jnp.finfo(heights.dtype).eps)
+        flat = jnp.zeros_like(ends)
+
+        def excess_of_norm(log_norm, _):
+            def excess(floors, _):
+                above = jnp.maximum(heights - _by_class(floors, y), 0)
+                shares = _power(above / jnp.exp(log_norm), p - 1)
+                return _class_sums(shares, y) - t / 2, flat, above
+
+            floors, above = _root(excess, flat, -ends, ends, heights)
+            norm = _p_norm(above, p)
+            # Rounded to 0 if the norm tried is too small.
+            value = jnp.where(norm > 0, jnp.log(norm) - log_norm, 1)
+            return value, flat[0], floors
+
+        def excess_of_class(bias, _):
+            above = jnp.maximum(heights - y * bias, 0)
+            return jnp.sum(y * _power(above, p - 1)), flat[0], None
+
+        floors = _root(excess_of_norm, upper, lower, upper, flat)[1]
+        bias = _root(excess_of_class, flat[0], -ends[0], ends[0], None)[0]
+        tops = jnp.max(jnp.where(_class_masks(y), heights, -ends[0]), axis=1)
+
+        def value(floors):
+            phi = jnp.maximum(jnp.sum(floors) / 2, 0)
+            bias = (floors[0] - floors[1]) / 2
+            rest = jnp.maximum(heights - y * bias - phi, 0)
+            return _p_norm(rest, p) + t * phi, bias
+
+        cases = jnp.stack([floors, tops, jnp.stack([bias, -bias])])
+        values, biases = jax.vmap(value)(cases)
+        best = jax.lax.argmin(values, 0, jnp.int32)
+        return values[best], biases[best]
 
 
 @_pytree.record
@@ -167,7 +292,7 @@ class Euclidean(NamedTuple):
         """The nearest coefficients: balanced, `sum_i alpha_i^2 / m_i <= C^2`.
 
         They are `max(0, v_i - y_i tau) / (1 + shift / m_i)`, with the least sufficient
-        shift, found by bisection of its logarithm.
+        shift, whose logarithm is found by bisection.
         """
         weight = jnp.broadcast_to(self.weight, values.shape)
 
@@ -176,23 +301,18 @@ class Euclidean(NamedTuple):
             tau = threshold(values, y, shares)
             return shares * jnp.maximum(values - y * tau, 0)
 
-        def outside(vector):
-            return jnp.sum(vector**2 / weight) > penalty**2
-
-        def body(_, ends):
-            middle = jnp.sqrt(ends[0] * ends[1])
-            out = outside(shrunk(middle))
-            return jnp.where(out, middle, ends[0]), jnp.where(out, ends[1], middle)
+        def excess(log_shift, _):
+            norm = jnp.sum(shrunk(jnp.exp(log_shift)) ** 2 / weight)
+            return norm - penalty**2, jnp.zeros_like(norm), None
 
         free = shrunk(jnp.zeros((), values.dtype))
         # Sufficient for any threshold, since none exceeds the largest value.
         most = 2 * jnp.sqrt(jnp.sum(weight)) * jnp.max(jnp.abs(values)) / penalty
-        most = jnp.maximum(most, jnp.finfo(values.dtype).tiny)
-        least = most * jnp.finfo(values.dtype).eps
-        # Bisect a range of `nmant` powers of two, then the bits of the number.
-        halvings = jnp.int32(jnp.finfo(values.dtype).nmant + 6)
-        _, shift = jax.lax.fori_loop(jnp.int32(0), halvings, body, (least, most))
-        found = jnp.where(outside(free), shrunk(shift), free)
+        upper = jnp.log(jnp.maximum(most, jnp.finfo(values.dtype).tiny))
+        lower = upper + jnp.log(jnp.finfo(values.dtype).eps)
+        log_shift = _root(excess, upper, lower, upper, None)[0]
+        outside = jnp.sum(free**2 / weight) > penalty**2
+        found = jnp.where(outside, shrunk(jnp.exp(log_shift)), free)
         return _rebalance(found, y, jnp.array(jnp.inf, values.dtype))
 
     def least(self, heights: Vector, y: Vector) -> tuple[Scalar, Scalar]:
@@ -211,32 +331,61 @@ def threshold(values: Vector, y: Vector, weight: Vector | None = None) -> Scalar
     weights = jnp.ones_like(values) if weight is None else weight
     ends = y * values
     lower, upper = jnp.min(ends), jnp.max(ends)
-    rounding = jnp.finfo(values.dtype).eps * jnp.maximum(jnp.abs(lower), jnp.abs(upper))
 
-    def body(carry):
-        tau, lower, upper, _, passes = carry
+    def excess(tau, _):
         inner = jnp.maximum(values - y * tau, 0)
-        excess = jnp.sum(y * weights * inner)
-        slope = jnp.sum(jnp.where(inner > 0, weights, 0))
-        lower = jnp.where(excess >= 0, tau, lower)
-        upper = jnp.where(excess <= 0, tau, upper)
-        following = tau + excess / jnp.where(slope > 0, slope, 1)
-        inside = (following >= lower) & (following <= upper)
-        inside &= (slope > 0) | (excess == 0)
-        found = inside & (jnp.abs(following - tau) <= rounding)
-        bisects = ~inside | (~found & (passes % BISECT_EVERY == BISECT_EVERY - 1))
-        following = jnp.where(bisects, (lower + upper) / 2, following)
-        return following, lower, upper, found | (upper - lower <= rounding), passes + 1
+        slope = -jnp.sum(jnp.where(inner > 0, weights, 0))
+        return jnp.sum(y * weights * inner), slope, None
 
     start = jnp.clip(jnp.zeros_like(lower), lower, upper)
-    carry = (start, lower, upper, jnp.bool_(False), jnp.int32(0))
-    return jax.lax.while_loop(
-        lambda carry: ~carry[3] & (carry[4] < MAX_PASSES), body, carry
-    )[0]
+    return _root(excess, start, lower, upper, None)[0]
+
+
+def _root(
+    excess: Excess, start: Numbers, lower: Numbers, upper: Numbers, known: Known
+) -> tuple[Numbers, Known]:
+    """Where functions of one number each fall to 0, and what is known from there.
+
+    `excess` maps the numbers, and what is known from the numbers before, to the values,
+    their slopes, and what is known now. Newton's method, with bisections between its
+    steps, and wherever a slope is 0.
+    """
+    largest = jnp.maximum(jnp.abs(lower), jnp.abs(upper))
+    rounding = 4 * jnp.finfo(start.dtype).eps * largest
+
+    def body(carry):
+        at, lower, upper, _, known, passes = carry
+        value, slope, known = excess(at, known)
+        lower = jnp.where(value >= 0, at, lower)
+        upper = jnp.where(value <= 0, at, upper)
+        following = at - value / jnp.where(slope < 0, slope, -1)
+        inside = (following >= lower) & (following <= upper)
+        inside &= (slope < 0) | (value == 0)
+        found = inside & (jnp.abs(following - at) <= rounding)
+        bisects = ~inside | (~found & (passes % BISECT_EVERY == BISECT_EVERY - 1))
+        following = jnp.where(bisects, (lower + upper) / 2, following)
+        found |= upper - lower <= rounding
+        return following, lower, upper, found, known, passes + 1
+
+    def unfinished(carry):
+        return ~jnp.all(carry[3]) & (carry[5] < MAX_PASSES)
+
+    found = jnp.zeros(start.shape, bool)
+    carry = (start, lower, upper, found, known, jnp.int32(0))
+    carry = jax.lax.while_loop(unfinished, body, carry)
+    return carry[0], carry[4]
 
 
 def _class_masks(y: Vector) -> Bool[Array, "2 n"]:
     return jnp.stack([y > 0, y < 0])
+
+
+def _class_sums(vector: Vector, y: Vector) -> Float[Array, "2"]:
+    return jnp.sum(jnp.where(_class_masks(y), vector, 0), axis=1)
+
+
+def _by_class(pair: Float[Array, "2"], y: Vector) -> Vector:
+    return jnp.where(y > 0, pair[0], pair[1])
 
 
 def _find_floors(
@@ -286,6 +435,40 @@ def _find_floors(
     carry = (jnp.full_like(depth, jnp.inf), depth, floors, jnp.int32(0))
     depth, _, floors, _ = jax.lax.while_loop(unfinished, body, carry)
     return floors, depth
+
+
+def _shrink(above: Vector, log_mu: Scalar, power: Scalar) -> tuple[Vector, ...]:
+    """`a` with `a + mu a^power = above`, then `above - a` and the slopes of `a`.
+
+    With `a = above e^(-w)`, the logarithm of `e^(-w) + e^(c - power w)` is 0, where
+    `c = log(mu) + (power - 1) log(above)`. It is convex in w. Halley's method converges
+    from below, for powers from 0.01 to 1000 in four steps.
+    """
+    positive = above > 0
+    c = log_mu + (power - 1) * jnp.log(jnp.where(positive, above, 1))
+    w = jnp.maximum(c / power, 0)
+    for _ in range(4):
+        z = c - (power - 1) * w
+        small = jnp.exp(-jnp.abs(z))
+        value = jnp.maximum(z, 0) + jnp.log1p(small) - w
+        part = jnp.where(z > 0, 1, small) / (1 + small)
+        slope = 1 + (power - 1) * part
+        bend = (power - 1) ** 2 * part * (1 - part)
+        w += 2 * value * slope / (2 * slope**2 - value * bend)
+    share, lost = jnp.exp(-w), -jnp.expm1(-w)
+    found = above * share, above * lost, share / (share + power * lost)
+    return tuple(jnp.where(positive, each, 0) for each in found)
+
+
+def _power(vector: Vector, power: Scalar) -> Vector:
+    """Powers of numbers of at least 0; those of 0 are 0."""
+    return jnp.where(vector > 0, jnp.where(vector > 0, vector, 1) ** power, 0)
+
+
+def _p_norm(vector: Vector, p: Scalar) -> Scalar:
+    largest = jnp.max(vector)
+    scaled = vector / jnp.where(largest > 0, largest, 1)
+    return largest * jnp.sum(_power(scaled, p)) ** (1 / p)
 
 
 def _rebalance(coefficients: Vector, y: Vector, most: Scalar) -> Vector:
