@@ -1235,6 +1235,18 @@ def test_budget_svc_has_no_more_support_vectors_than_its_budget():
         BudgetSVC(5.5, gamma=0.5, tolerance=0.01).fit(X, y)
 
 
+def test_budget_svc_that_stops_early_keeps_the_coefficients_of_its_steps():
+    """The procedure of the paper, at most two of them per step."""
+    X, y = stream("two")
+    found = BudgetSVC(8, gamma=0.5, max_steps=4, tolerance=None).fit(X, y)
+    rows, signs = X - found.origin_, np.where(y == found.classes_[1], 1, -1)
+    given = {"kernel": bj.RBF(0.5), "budget": 8, "max_steps": 4, "tolerance": None}
+    solution = bj.solve(bj.budget_svm, rows, signs, **given)
+    expected = solution.model.coefficients
+    assert 4 < found.n_support_ == len(expected) <= 8
+    np.testing.assert_allclose(found.dual_coef_[0], expected, rtol=1e-4)
+
+
 def test_smo_is_the_svm():
     X, y = datasets.load("digits").X_train[:300], datasets.load("digits").y_train[:300]
     y = np.where(np.isin(y, (3, 5, 8)), "closed", "open")

@@ -106,7 +106,8 @@ class OneVersusRest(Classifier):
         solutions = one_versus_rest(
             self._solver, rows, labels, classes, random=random, **parameters
         )
-        if late := convergence_warning(solutions, classes):
+        late = convergence_warning(solutions, classes)
+        if late and parameters["tolerance"] is not None:
             warn(f"{name}: {late}", ConvergenceWarning)
         solutions = tuple(
             solution._replace(model=self._reduce(solution.model, rows, signs, weight))
@@ -248,6 +249,11 @@ class BudgetSVC(OneVersusRest):
     several are tied, so more than `budget` have a coefficient. `budgetjax.prune` then
     keeps the largest, and `budgetjax.refit` recomputes the coefficients and the bias.
 
+    The paper stops after a fixed number of pair steps instead. With "l1", a `max_steps`
+    of half the budget and no tolerance, no more than `budget` coefficients are nonzero,
+    and none is pruned. After more steps, `budgetjax.solve` and `budgetjax.prune` give
+    its model, without a refit, which is more accurate.
+
     More than two classes are handled one-versus-rest, with `budget` support vectors per
     model. Precision and attributes are those of `SBPClassifier`.
 
@@ -259,7 +265,7 @@ class BudgetSVC(OneVersusRest):
         with "l1" and to its square root with "l2". The refit has its own penalty.
       norm: "l1", the sum of the losses of these examples, or "l2", about the root of
         the sum of their squares, which does not allow `sample_weight`.
-      tolerance: relative duality gap at which to stop.
+      tolerance: relative duality gap at which to stop. None makes all steps.
       max_steps: the maximum number of steps, which change two coefficients with "l1",
         and all of them with "l2".
       kernel, gamma, cache_size, class_weight, progress: as `SBPClassifier`.
@@ -277,7 +283,7 @@ class BudgetSVC(OneVersusRest):
     _: dataclasses.KW_ONLY
     penalty: float = 1.0
     norm: str = "l1"
-    tolerance: float = 1e-3
+    tolerance: float | None = 1e-3
     max_steps: int = 100_000
     cache_size: float = 512.0
 
