@@ -110,7 +110,8 @@ def init(
       O(n^2), or O(n^2 d) if the kernel matrix is not kept. Under `jax.vmap` over
       budgets, the products with `Q` become one matrix product. (Pair steps would get
       stuck on the surface of the ball :math:`\|\alpha\|_2 = C`, at half of the
-      optimum.)
+      optimum. With a multiplier in place of the ball they reach it, but later than
+      these steps.)
 
     Args:
       X, y, kernel, cache_size, rows: as in every kernel `init`; see `budgetjax.Solver`.

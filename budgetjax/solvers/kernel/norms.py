@@ -10,7 +10,11 @@ ball of the dual norm, `||alpha||_q <= C` and `sum_i alpha_i <= t C`, and are ba
 https://papers.nips.cc/paper/3125-support-vector-machines-on-a-budget
 
 A budget of n gives the p-norms, and a budget of 1 the largest entry. `Euclidean` has
-weights, which make it the Mahalanobis norm of a diagonal matrix.
+weights, which make it the Mahalanobis norm of a diagonal matrix. Other matrices M are
+left out. A larger slack may reduce their norm, so the paper's dual (4) has a gap: its
+ball must hold every alpha with an `e >= alpha` such that `e^T M^-1 e <= C^2`. Each
+projection is then a quadratic program: hundreds of matrix products, where a step
+otherwise needs one.
 
 A balanced vector has the same sum in both classes, so the projection and the best bias
 each reduce to searches for one number: a threshold of one class, or of both. Most
@@ -30,9 +34,9 @@ from budgetjax.solvers.kernel import hinge_dual, water_level
 from budgetjax.solvers.training_set import Scalar, Vector
 
 Numbers = Float[Array, "*some"]
-Known = TypeVar("Known")
-# Maps numbers, and what is known so far, to values, their slopes, and what is known.
-Excess = Callable[[Numbers, Known], tuple[Numbers, Numbers, Known]]
+Extra = TypeVar("Extra")
+# Maps numbers, and the extra of the call before, to values, their slopes, and an extra.
+Excess = Callable[[Numbers, Extra], tuple[Numbers, Numbers, Extra]]
 
 # The maximum number of passes of a search that rounding keeps from converging.
 MAX_PASSES = 100
@@ -193,7 +197,7 @@ class PInfinity(NamedTuple):
             def joined(pair):
                 return jnp.where(bounded, pair, jnp.sum(pair))
 
-            def at(log_mu, known):
+            def at(log_mu, extra):
                 def excess(floors, _):
                     above = jnp.maximum(v - _by_class(signs * floors, y), 0)
                     a, _, slopes = shrunk = _shrink(above, log_mu, q - 1)
@@ -201,7 +205,7 @@ class PInfinity(NamedTuple):
                     target = jnp.where(bounded, most / 2, 0)
                     return total - target, -joined(_class_sums(slopes, y)), shrunk
 
-                floors, shrunk = _root(excess, known[0], -ends, ends, known[1])
+                floors, shrunk = _root(excess, extra[0], -ends, ends, extra[1])
                 a, lost, slopes = shrunk
                 # The floors' change with log(mu), and that of the logarithmic norm.
                 change = joined(signs * _class_sums(slopes * lost, y))
@@ -210,8 +214,8 @@ class PInfinity(NamedTuple):
                 slope = -change / jnp.sum(lost * a)
                 return jnp.log(_p_norm(a, q)), slope, (floors, shrunk)
 
-            known = jnp.zeros_like(ends), (v, v, v)
-            return _root(at, lower, lower, upper, known)[1][1][0]
+            extra = jnp.zeros_like(ends), (v, v, v)
+            return _root(at, lower, lower, upper, extra)[1][1][0]
 
         # Without the bound on the sum first, then with it, if necessary.
         _, found = jax.lax.while_loop(
@@ -342,20 +346,20 @@ def threshold(values: Vector, y: Vector, weight: Vector | None = None) -> Scalar
 
 
 def _root(
-    excess: Excess, start: Numbers, lower: Numbers, upper: Numbers, known: Known
-) -> tuple[Numbers, Known]:
-    """Where functions of one number each fall to 0, and what is known from there.
+    excess: Excess, start: Numbers, lower: Numbers, upper: Numbers, extra: Extra
+) -> tuple[Numbers, Extra]:
+    """Where functions of one number each fall to 0, and the extra of the last call.
 
-    `excess` maps the numbers, and what is known from the numbers before, to the values,
-    their slopes, and what is known now. Newton's method, with bisections between its
-    steps, and wherever a slope is 0.
+    Newton's method, with bisections between its steps, and wherever a slope is 0. An
+    extra, which each call passes on to the next, saves the caller another evaluation,
+    and gives an inner search its start.
     """
     largest = jnp.maximum(jnp.abs(lower), jnp.abs(upper))
     rounding = 4 * jnp.finfo(start.dtype).eps * largest
 
     def body(carry):
-        at, lower, upper, _, known, passes = carry
-        value, slope, known = excess(at, known)
+        at, lower, upper, _, extra, passes = carry
+        value, slope, extra = excess(at, extra)
         lower = jnp.where(value >= 0, at, lower)
         upper = jnp.where(value <= 0, at, upper)
         following = at - value / jnp.where(slope < 0, slope, -1)
@@ -365,13 +369,13 @@ def _root(
         bisects = ~inside | (~found & (passes % BISECT_EVERY == BISECT_EVERY - 1))
         following = jnp.where(bisects, (lower + upper) / 2, following)
         found |= upper - lower <= rounding
-        return following, lower, upper, found, known, passes + 1
+        return following, lower, upper, found, extra, passes + 1
 
     def unfinished(carry):
         return ~jnp.all(carry[3]) & (carry[5] < MAX_PASSES)
 
     found = jnp.zeros(start.shape, bool)
-    carry = (start, lower, upper, found, known, jnp.int32(0))
+    carry = (start, lower, upper, found, extra, jnp.int32(0))
     carry = jax.lax.while_loop(unfinished, body, carry)
     return carry[0], carry[4]
 
