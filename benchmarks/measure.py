@@ -1,6 +1,7 @@
 """Shared by the benchmarks: the clock, the plain scan, the report."""
 
 import contextlib
+import functools
 import json
 import math
 import os
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 from tqdm import tqdm
 
 from budgetjax.online import driver, examples
@@ -49,6 +51,20 @@ def learning(algorithm, state, X, y, block_size=None) -> Callable[[], Any]:
     X, y, weights = examples.check_stream(state, X, y, None)
     size = driver.block_length(block_size)
     return lambda: driver.run_checked(algorithm, state, X, y, weights, size)
+
+
+def fresh(state: Any) -> Any:
+    """A copy for `advance`, which shares no memory."""
+    return jax.tree.map(jnp.copy, state)
+
+
+@functools.partial(jax.jit, static_argnums=0, donate_argnums=1)
+def advance(solver, state, X, y, steps: jax.Array):
+    """The state after some steps of a solver, in the memory of the state before.
+
+    So `solve` takes them without a callback, and with one it needs memory for two.
+    """
+    return jax.lax.fori_loop(0, steps, lambda _, state: solver.step(state, X, y), state)
 
 
 def held() -> float:

@@ -12,18 +12,20 @@ orders; SMO has neither. Some examples change nothing: Pegasos, SDCA and the Per
 stop after 10 n examples, the others after 10 n changes. `vectors` counts those of the
 model at each point.
 
-A run takes two and a half processor minutes on Reuters, about eight on Adult, and about
-ten on MNIST.
+A run of SBP as written takes six processor seconds on Reuters, three minutes on Adult,
+nine on MNIST, and 9 GB of memory.
 """
 
 import argparse
 import functools
+import itertools
 import json
 import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import matplotlib.pyplot as plt
 import measure
 import numpy as np
@@ -161,32 +163,23 @@ def curve(name: str, method: str, run: int, data: Data) -> dict[str, Any]:
     state = algorithm.init(data.X, data.y, kernel=data.kernel, **given)
     if n <= AFFORDABLE:
         WHOLE[name, method] = state.rows
+    X, y = algorithm.prepare(state, data.X, data.y)
+    state, objective = measure.fresh(state), jax.jit(algorithm.objective)
     points = np.unique(np.geomspace(4, epochs * n, POINTS).astype(int))
     rows, begin = [], time.process_time()
-
-    def callback(state, record):
+    # Looks are frequent at first, and rarer when the curve is long.
+    for steps in itertools.chain(np.repeat([1, 4, 16, 64], 64), itertools.repeat(256)):
+        state = measure.advance(algorithm, state, X, y, jnp.int32(steps))
         changes, visits = int(state.num_updates), int(getattr(state, "num_visits", 0))
+        primal, dual = map(float, objective(state, X, y))
         last = rows[-1][0] if rows else 0
         if changes >= min([*points[points > last], epochs * n]):
             model = getattr(state, "mean_coefficients", state.coefficients)
             rows.append((changes, *tested(data, np.asarray(model)), visits))
-        return max(visits, changes) >= epochs * n
-
-    # Frequent at first, and rarer when the curve is long.
-    for every in (1, 4, 16, 64, 256):
-        solution = bj.solve(
-            algorithm,
-            data.X,
-            data.y,
-            state=state,
-            max_steps=64 * every if every < 256 else 10**9,
-            # Only SMO ends by itself.
-            tolerance=1e-5,
-            callback_every=every,
-            callback=callback,
-        )
-        state = solution.state
-    return reached(rows, n, int(solution.history.work[-1]), begin)
+        # Only SMO comes so near to its optimum.
+        if max(visits, changes) >= epochs * n or abs(primal - dual) <= 1e-5 * dual:
+            break
+    return reached(rows, n, algorithm.work(state), begin)
 
 
 def run_of(name: str, method: str, run: int) -> dict[str, Any]:

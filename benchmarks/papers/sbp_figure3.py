@@ -83,12 +83,12 @@ def mean_errors(rows: list[dict[str, Any]], name: str) -> dict[int, tuple[float,
     return found
 
 
-def of_sbp(name: str, changes: Any) -> np.ndarray:
+def of_sbp(name: str, method: str, changes: Any) -> np.ndarray:
     """SBP's error after each number of changes, from the results of `sbp_figure2`."""
     import sbp_figure2
 
     rows = json.loads((PAPERS / "sbp_figure2.json").read_text())["rows"]
-    own = sbp_figure2.together(rows, name, "SBP")
+    own = sbp_figure2.together(rows, name, method)
     return np.interp(np.log(changes), np.log(own["changes"]), own["error"])
 
 
@@ -103,7 +103,9 @@ def draw(rows: list[dict[str, Any]]) -> None:
         for panel, name in zip(panels[0], names, strict=True):
             n = len(data_of(name)[1])
             changes = np.geomspace(4, 2 * n, 60)
-            panel.plot(changes * n, 100 * of_sbp(name, changes), label="SBP")
+            for method, style in (("SBP", "-"), ("SBP as written", "--")):
+                error = 100 * of_sbp(name, method, changes)
+                panel.plot(changes * n, error, style, label=method)
             found = mean_errors(rows, name)
             panel.plot(
                 [pairs * n for pairs in found],
@@ -142,7 +144,7 @@ def main() -> None:
     lines = []
     for name in given.data:
         found = mean_errors(rows, name)
-        sbp = of_sbp(name, np.array(list(found)))
+        sbp = of_sbp(name, "SBP", np.array(list(found)))
         for (pairs, (error, runs)), other in zip(found.items(), sbp, strict=True):
             line = {"data": name, "pairs, or changes": pairs, "runs": runs}
             lines.append(line | {"features": 100 * error, "SBP": 100 * float(other)})

@@ -53,16 +53,11 @@ def curve(minutes: float) -> dict[str, Any]:
     algorithm, points, begin = bj.sbp, [], time.monotonic()
     state = algorithm.init(X, y, kernel=KERNEL, slack=SLACK, cache_size=CACHE)
     X, y = algorithm.prepare(state, X, y)
-    steps = jax.jit(
-        lambda state, X, y: jax.lax.fori_loop(
-            jnp.int32(0), jnp.int32(STEPS), lambda _, s: algorithm.step(s, X, y), state
-        ),
-        donate_argnums=0,
-    )
-    state, seconds = jax.tree.map(jnp.copy, state), 0.0
+    state, seconds = measure.fresh(state), 0.0
     while time.monotonic() < begin + 60 * minutes:
         start = time.process_time()
-        state = jax.block_until_ready(steps(state, X, y))
+        state = measure.advance(algorithm, state, X, y, jnp.int32(STEPS))
+        jax.block_until_ready(state)
         seconds += time.process_time() - start
         if not points or seconds > 1.3 * points[-1][0]:
             points.append(point(state, seconds, X, y, X_test, y_test))
