@@ -179,6 +179,7 @@ REASONS = {
     ("letter", 100, "Projectron++ per class"): "its last model swings, by 1.6 points",
     ("letter", 500, "Projectron++ per class"): "one order",
     ("usps", 100, "Projectron++ per class"): "one order",
+    ("covtype", 100, "Projectron++ per class"): "its last model swings, in one order",
 }
 
 
