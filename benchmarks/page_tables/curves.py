@@ -12,9 +12,7 @@ def mean_curve(own: list[dict[str, Any]]) -> dict[str, Any]:
     start = max(row["changes"][0] for row in own)
     end = min(row["changes"][-1] for row in own)
     points = np.unique(np.geomspace(start, end, POINTS).astype(int))
-    # Some rows are means of earlier runs without vectors.
-    weights = [row.get("mean of runs", 1) for row in own]
-    found: dict[str, Any] = {"changes": points, "runs": sum(weights)}
+    found: dict[str, Any] = {"changes": points, "runs": len(own)}
     for key in ("error", "vectors"):
         if not all(key in row for row in own):
             continue
@@ -23,7 +21,7 @@ def mean_curve(own: list[dict[str, Any]]) -> dict[str, Any]:
             np.array(row[key])[np.searchsorted(row["changes"], points, "right") - 1]
             for row in own
         ]
-        found[key] = np.average(values, axis=0, weights=weights)
+        found[key] = np.mean(values, axis=0)
     return found
 
 
