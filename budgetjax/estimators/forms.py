@@ -53,7 +53,7 @@ MOST_CODES_OF_WIDE = 1024
 # The first rows of a stream to write as codes.
 FEWEST_TO_BIN = 1000
 # Columns whose deviations differ by up to this factor are learned as they are, too, if
-# the deviations are in this range: float32 does not hold all squares beyond it.
+# the largest is in this range: float32 does not hold all squares beyond it.
 ALIKE, RAW_RANGE = 10.0, (1e-15, 1e15)
 # Forms with one number of features run the same programs. Codes of bins have a multiple
 # of the first number, or from few rows, whose programs take longer to compile than to
@@ -116,10 +116,9 @@ def fit_raw_form(X: Rows) -> list[Form]:
     deviations = deviations[deviations > 0]
     if np.any(np.isnan(inputs.values(X))) or not len(deviations):
         return []
-    least, most = RAW_RANGE
-    is_alike = np.max(deviations) <= ALIKE * np.quantile(deviations, 0.25)
-    in_range = least <= np.min(deviations) and np.max(deviations) <= most
-    return [Form()] if is_alike and in_range else []
+    (least, most), largest = RAW_RANGE, np.max(deviations)
+    is_alike = largest <= ALIKE * np.quantile(deviations, 0.25)
+    return [Form()] if is_alike and least <= largest <= most else []
 
 
 def list_forms(
