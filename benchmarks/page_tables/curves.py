@@ -14,8 +14,6 @@ def mean_curve(own: list[dict[str, Any]]) -> dict[str, Any]:
     points = np.unique(np.geomspace(start, end, POINTS).astype(int))
     found: dict[str, Any] = {"changes": points, "runs": len(own)}
     for key in ("error", "vectors"):
-        if not all(key in row for row in own):
-            continue
         # Vectors of the last model tested at or before each point.
         values = [
             np.array(row[key])[np.searchsorted(row["changes"], points, "right") - 1]

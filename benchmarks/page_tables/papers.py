@@ -556,7 +556,7 @@ def sbp_figure_2() -> Cells:
                 f"{own['changes'][-1]:,}",
                 fixed(2)(100 * own["error"][-1]),
                 fixed(2)(100 * own["error"].min()),
-                f"{int(own['vectors'][-1]):,}" if "vectors" in own else "",
+                f"{int(own['vectors'][-1]):,}",
                 *("" if method == "SBP" else share(part) for part in shares),
             ])  # fmt: skip
     return lines

@@ -210,7 +210,7 @@ def show(rows: list[dict[str, Any]]) -> None:
                 "changes": int(own["changes"][-1]),
                 "error at end": 100 * float(own["error"][-1]),
                 "least error": 100 * float(own["error"].min()),
-                "vectors": int(own["vectors"][-1]) if "vectors" in own else "",
+                "vectors": int(own["vectors"][-1]),
                 "error nearest n changes": 100 * float(own["error"][epoch]),
                 "SBP as good": curves.part_as_good(sbp, own),
                 "it as good as SBP": curves.part_as_good(own, sbp),

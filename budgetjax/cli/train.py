@@ -192,7 +192,6 @@ def _fit_stream(
     # With the model, the stream is for the curve: it needs no replay of a sample, and
     # the program is there.
     has_model = columns is not None and columns.model is not None
-    replayed = default_size(models.num_features(state))
     # Powers of two: files of other lengths run the same program.
     size = max(driver.FEW_ROWS, (1 << number.bit_length()) // 2)
     return fit_stream(
@@ -204,7 +203,7 @@ def _fit_stream(
         standardise=training.standardise and columns is None,
         fill_missing=job.fills and columns is None,
         encode=columns and columns.encoding,
-        reservoir=None if has_model else replayed,
+        reservoir=None if has_model else default_size(models.num_features(state)),
         batch_rows=min(usual, size),
         block_size=driver.PLAIN_SCAN if has_model else None,
         progress=job.progress,
