@@ -189,7 +189,7 @@ def show(rows: list[dict[str, Any]]) -> None:
 
 
 def save(rows: list[dict[str, Any]], output: Path) -> None:
-    """Writes results, with the machine, as JSON.
+    """Writes results, with the machine, as JSON, a line for each row.
 
     If rows of the file are kept, so are the commands that made them, and the version of
     JAX where it is another.
@@ -206,4 +206,6 @@ def save(rows: list[dict[str, Any]], output: Path) -> None:
             older = {"jax": known["versions"]["jax"]}
             rows = [older | row if row in kept else row for row in rows]
     output.parent.mkdir(parents=True, exist_ok=True)
-    output.write_text(json.dumps({"machine": made, "rows": rows}, indent=1) + "\n")
+    lines = ",\n".join(json.dumps(row) for row in rows)
+    made = json.dumps(made, indent=1)
+    output.write_text(f'{{"machine": {made},\n"rows": [\n{lines}\n]}}\n')
