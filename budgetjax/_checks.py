@@ -77,6 +77,7 @@ def concrete(value: object) -> np.ndarray | None:
 
 def is_traced(tree: object) -> bool:
     """Whether a value in the tree is traced by JAX."""
+    # JAX warns of iterators, which batches may be, unless they are leaves.
     leaves = jax.tree.leaves(tree, is_leaf=lambda node: isinstance(node, Iterator))
     return any(isinstance(leaf, Tracer) for leaf in leaves)
 

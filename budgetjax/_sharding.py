@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 import jax
@@ -12,6 +12,7 @@ from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Array, Bool, PyTree
 
+from budgetjax import _checks
 from budgetjax._errors import ArgumentError
 
 # The name of the axis of devices that hold rows.
@@ -80,13 +81,8 @@ def without_context_mesh(function: Function) -> Function:
 
     @functools.wraps(function)
     def call(*arguments: Any, **keywords: Any) -> Any:
-        if jax.sharding.get_abstract_mesh().empty:
-            return function(*arguments, **keywords)
-        # JAX warns of iterators, which batches may be, unless they are leaves.
-        leaves = jax.tree.leaves(
-            (arguments, keywords), is_leaf=lambda part: isinstance(part, Iterator)
-        )
-        if any(isinstance(leaf, Tracer) for leaf in leaves):
+        empty = jax.sharding.get_abstract_mesh().empty
+        if empty or _checks.is_traced((arguments, keywords)):
             return function(*arguments, **keywords)
         with jax.set_mesh(Mesh(np.empty((), object), ())):
             return function(*arguments, **keywords)
@@ -160,14 +156,21 @@ def map_rows(
         bad = jax.lax.psum((~good).astype(np.int32), split.spec[0])
         return result, bad == 0
 
-    mapped = jax.shard_map(
-        local,
-        mesh=None if explicit else split.mesh,
-        in_specs=(split.spec, PartitionSpec()),
-        out_specs=(split.spec, PartitionSpec()),
+    mesh, results = None if explicit else split.mesh, (split.spec, PartitionSpec())
+    return _shard_map(local, mesh, split.spec, results)(rows, rest)
+
+
+def _shard_map(
+    function: Callable[..., Result], mesh: Any, rows: Any, results: Any
+) -> Callable[..., Result]:
+    """`jax.shard_map` of a function of rows and of the rest, with these specs."""
+    return jax.shard_map(
+        function,
+        mesh=mesh,
+        in_specs=(rows, PartitionSpec()),
+        out_specs=results,
         check_vma=False,
     )
-    return mapped(rows, rest)
 
 
 @jax.tree_util.register_static
@@ -227,9 +230,6 @@ class Shards:
 
         Other arrays than JAX's may have these rows alone.
         """
-        if self.mesh is None:
-            return np.asarray(array)
-        parts = self._slices(X)
         if isinstance(array, jax.Array) and not array.is_fully_addressable:
             if Shards.of_rows(array) != self:
                 raise ArgumentError(
@@ -241,12 +241,10 @@ class Shards:
         array = np.asarray(array)
         if self.spans_processes and len(array) != X.shape[0]:
             return array
-        return np.concatenate([array[part] for part in parts])
+        return np.concatenate([array[part] for part in self._slices(X)])
 
     def first_row(self, X: Array) -> int:
         """The number of the first row of this process."""
-        if self.mesh is None:
-            return 0
         return min(part.start or 0 for part in self._slices(X))
 
     def _slices(self, X: Array) -> list[slice]:
@@ -288,20 +286,14 @@ class Shards:
         if self.mesh is None:
             return function(parts, rows, rest)
 
-        def local(parts: Any, rows: Any, rest: Any) -> Result:
+        def local(given: tuple[Any, Any], rest: Any) -> Result:
+            parts, rows = given
             parts = jax.tree.map(lambda leaf: leaf[0], parts)
             found = function(parts, rows, rest)
             return jax.tree.map(lambda leaf: leaf[None], found)
 
         split = PartitionSpec(ROWS)
-        mapped = jax.shard_map(
-            local,
-            mesh=self.mesh,
-            in_specs=(split, split, PartitionSpec()),
-            out_specs=split,
-            check_vma=False,
-        )
-        return mapped(parts, rows, rest)
+        return _shard_map(local, self.mesh, split, split)((parts, rows), rest)
 
     def map_equal(
         self, function: Callable[..., Result], rows: Any, rest: Any
@@ -309,14 +301,8 @@ class Shards:
         """`function(rows, rest)` on every device, whose results are the same on all."""
         if self.mesh is None:
             return function(rows, rest)
-        mapped = jax.shard_map(
-            function,
-            mesh=self.mesh,
-            in_specs=(PartitionSpec(ROWS), PartitionSpec()),
-            out_specs=PartitionSpec(),
-            check_vma=False,
-        )
-        return mapped(rows, rest)
+        split, same = PartitionSpec(ROWS), PartitionSpec()
+        return _shard_map(function, self.mesh, split, same)(rows, rest)
 
     def mean(self, tree: Tree) -> Tree:
         """The means over all devices, inside `map`."""

@@ -88,8 +88,6 @@ class Encoding(NamedTuple):
     high: PerCode
     map: Float[np.ndarray, "codes r"] | None = None
 
-    __repr__ = _pytree.record_repr
-
     @property
     def num_columns(self) -> int:
         """The number of raw columns."""
@@ -398,7 +396,7 @@ def fit(
     names = raw_rows.column_names(X)
     num_bins = _checks.size("num_bins", num_bins, at_least=0)
     max_values = _checks.size("max_values", max_values, at_least=0)
-    keeps = bool(_checks.flag("more_to_come", more_to_come))
+    keeps = _checks.flag("more_to_come", more_to_come)
     rows = _check_rows(X, 0)
     if rows.ndim != 2 or not len(rows):
         raise ArgumentError("X", "have shape (n, d), with at least one row", rows.shape)

@@ -188,7 +188,6 @@ class KernelModel(NamedTuple):
     bias: Float[Array, "*classes"]
     inverse_link: Name = losses.LABELS
 
-    __repr__ = _pytree.record_repr
     decision_function, predict = decision_function, predict
 
 
@@ -205,7 +204,6 @@ class LinearModel(NamedTuple):
     bias: Float[Array, ""]
 
     inverse_link = losses.LABELS
-    __repr__ = _pytree.record_repr
     decision_function, predict = decision_function, predict
 
 
@@ -234,7 +232,6 @@ class Labelled(NamedTuple):
     calibration: float | None = None
     unit: float | Float[np.ndarray, " outputs"] = 1.0
 
-    __repr__ = _pytree.record_repr
     decision_function, predict = decision_function, predict
 
 

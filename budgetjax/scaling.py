@@ -49,8 +49,6 @@ class Scaling(NamedTuple):
     variance: PerFeature
     fills: bool = False
 
-    __repr__ = _pytree.record_repr
-
     @classmethod
     def empty(cls, num_features: int, *, fills: bool = False) -> "Scaling":
         """A scaling without rows."""

@@ -100,7 +100,7 @@ FAULTS = (
     Fault("refit", "refitting/one_class.py", "scores.append((features @ coefficients - leverage) / (1 - leverage))", "scores.append(features @ coefficients)"),
     Fault("refit", "refitting/compress.py", "left = left - column[:, None] * (left[pivot] / root)[None]", "left = left"),
     Fault("refit", "refitting/calibration.py", "wanted = weights @ (label * (effective + 1) + others) / (effective + 2)", "wanted = weights @ label"),
-    Fault("metric", "refitting/metric.py", "scale = np.sqrt(variances.sum() / kept) if kept > 0 else 1.0", "scale = 1.0"),
+    Fault("metric", "refitting/metric.py", "scale = np.sqrt(np.trace(covariance) / kept) if kept > 0 else 1.0", "scale = 1.0"),
     Fault("metric", "refitting/metric.py", "last = learned if judge(last)[0] > error else last", "last = last"),
     Fault("metric", "refitting/metric.py", "prior = PRIOR * scale**2 * prior", "prior = PRIOR * prior"),
     # Encoded columns.

@@ -766,7 +766,7 @@ def test_a_bar_shows_the_progress(capfd, monkeypatch):
 
 
 def test_too_few_passes_are_a_warning(monkeypatch):
-    monkeypatch.setattr(module, "MAX_PASSES", 1)
+    monkeypatch.setattr(newton, "MAX_PASSES", 1)
     X = points()
     with pytest.warns(UserWarning, match=r"refit: 1 of 1 columns have not converged"):
         state = bj.refit(model(), X, answers(X, 2))

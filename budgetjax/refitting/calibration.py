@@ -152,12 +152,7 @@ def fit_factor(
 
     The targets are Platt's: with n effective rows, the label has the probability
     `(n + 1) / (n + 2)`, and the other classes share the rest, so the factor is finite
-    even if the scores make no mistake.
-
-    Args:
-      scores: the scores of rows that the model did not learn.
-      codes: the index of the class of each row.
-      weights: factors of the log losses, at least 0.
+    even if the scores make no mistake. The codes are the indices of the rows' classes.
     """
     columns = class_columns(scores)
     columns = columns - np.max(columns, axis=1, initial=-np.inf, keepdims=True)

@@ -137,7 +137,6 @@ def _from_scikit_learn(model: Any) -> Any:
             f"be one of {', '.join(named)}",
             f"{model.kernel!r}",
         )
-    dtype = np.float32
     dense = getattr(model.support_vectors_, "toarray", lambda: model.support_vectors_)
     vectors, scaling = np.asarray(dense()), None
     if model.kernel == "rbf":
@@ -146,9 +145,9 @@ def _from_scikit_learn(model: Any) -> Any:
         vectors = scaling.apply(vectors)
     found = KernelModel(
         named[model.kernel](),
-        jnp.asarray(np.asarray(vectors, dtype)),
-        jnp.asarray(np.asarray(model.dual_coef_[0], dtype)),
-        jnp.asarray(np.asarray(model.intercept_[0], dtype)),
+        _checks.to_device(vectors, np.float32),
+        _checks.to_device(model.dual_coef_[0], np.float32),
+        _checks.to_device(model.intercept_[0], np.float32),
         losses.IDENTITY if is_regressor(model) else losses.LABELS,
     )
     return Labelled(found, scaling, getattr(model, "classes_", None))
@@ -232,9 +231,14 @@ def _move_vectors(
     """The vectors with the largest projection of f so far; `whole` is `||f||^2`."""
     unit = jnp.asarray(unit_of(np.asarray(X)))
     optimizer = optax.adam(optax.cosine_decay_schedule(RATE, steps))
+
+    @jax.jit
+    def step(moving: Array, memory: optax.OptState, *given: Any) -> tuple[Any, ...]:
+        kept, slopes = jax.value_and_grad(_projection_norm)(moving, *given)
+        return (*apply_slopes(optimizer.update, moving, memory, -slopes), kept)
+
     moving = vectors / unit
     best, most, memory = moving, -np.inf, optimizer.init(moving)
-    step = jax.jit(functools.partial(_step, optimizer.update))
     for _ in range(steps):
         before = moving
         moving, memory, kept = step(before, memory, kernel, X, coefficients, unit)
@@ -242,11 +246,3 @@ def _move_vectors(
             best, most = before, float(kept)
         report(f"lost {np.sqrt(max(0.0, 1 - most / whole)):.4f} of the norm")
     return best * unit
-
-
-def _step(
-    update: Callable[..., Any], moving: Array, memory: optax.OptState, *given: Any
-) -> tuple[Array, optax.OptState, Float[Array, ""]]:
-    """The vectors after one step, and the squared norm of the projection before it."""
-    kept, slopes = jax.value_and_grad(_projection_norm)(moving, *given)
-    return (*apply_slopes(update, moving, memory, -slopes), kept)

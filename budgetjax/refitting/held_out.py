@@ -81,21 +81,14 @@ class Fold(NamedTuple):
 
         The second result sums the products of the errors of two models, for `chance`.
         """
-        total, products, shards = np.zeros(1), np.zeros((1, 1)), Shards()
-        for block in self.held():
-            shards = block.shards
+
+        def sums(block: Block) -> Float[np.ndarray, "rows models"]:
             weights = block.weights.astype(np.float64)[:, None]
             each = weights * self._mistakes(block, scores_of)
-            total, products = total + np.sum(each, axis=0), products + each.T @ each
-        return shards.total(total), shards.total(products)
+            return np.vstack([np.sum(each, axis=0), each.T @ each])
 
-    def weight(self) -> float:
-        """The total weight of the held-out examples."""
-        total, shards = 0.0, Shards()
-        for block in self.held():
-            shards = block.shards
-            total += float(np.sum(block.weights))
-        return float(shards.total(total))
+        found = training_data.total(self.held(), sums)
+        return found[0], found[1:]
 
     def each_error(self, scores_of: Scores) -> Float[np.ndarray, " held"]:
         """The weighted mistake or loss of one model on every example."""

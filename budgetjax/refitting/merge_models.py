@@ -1,6 +1,5 @@
 """One model of several that learned parts of the data; see `merge_models`."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -74,9 +73,9 @@ def merge_models(
 
 def _unstack(parts: Any) -> list[Any]:
     """The models of a sequence, or of a stack of states."""
-    vectors = parts.expansion.vectors if isinstance(parts, models.State) else None
-    if vectors is None and isinstance(parts, Sequence) and type(parts) in (list, tuple):
+    if type(parts) in (list, tuple):
         return list(parts)
+    vectors = parts.expansion.vectors if isinstance(parts, models.State) else None
     if vectors is None or vectors.ndim != 3:
         wanted = "be a list of models, or states stacked along one axis"
         raise ArgumentError("parts", wanted, _checks.kind_name(parts))

@@ -176,7 +176,8 @@ def try_metric(problem: Problem, fold: Fold, penalty: float) -> Trial:
     more = len(mask) * epochs * once / (FEATURES * STEPS)
     faster = max(1, columns / CLASSES) if of_labels else 1
     units = unit, *_scales(of_labels, faster / more, len(matrix) - padding, kind)
-    strength, held = kind(STRENGTH * penalty), fold.weight()
+    strength = kind(STRENGTH * penalty)
+    held = training_data.total(fold.held(), lambda block: float(block.weights.sum()))
     numbers = None if of_labels else of_problems(loss, columns, kind)
     fixed = basis, units, matrix, kind(count), strength, numbers, kind(MOST_SMOOTHING)
     weights = np.zeros((columns, basis.num_features), unit.dtype)

@@ -44,12 +44,7 @@ def move_vectors(
 ) -> Float[Array, "rows d"]:
     """Support vectors with a smaller objective; O(n B (d + C)) per epoch.
 
-    Args:
-      problem: the problem, for its loss and settings.
-      basis: the features, with the initial support vectors.
-      blocks: reads the same blocks every time.
-      weights: the solution for these support vectors.
-      penalty: C.
+    The weights are the solution for those of the basis, with which the steps start.
     """
     rows = training_data.count_rows(blocks())
     mask = np.asarray(basis.expansion.mask)

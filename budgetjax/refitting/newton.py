@@ -44,6 +44,8 @@ RIDGE = 1e-6
 # For data that are read once: the maximum number of Newton steps per block, and the
 # relative change of the weights at which they stop.
 STEPS, SETTLED = 8, 1e-2
+# The maximum number of passes over data that are read again.
+MAX_PASSES = 100
 # A step counts as a descent if the value rises by at most this fraction of its terms.
 ROUNDING = 1e-7
 
@@ -153,32 +155,28 @@ def _derivatives(
       The sums of the losses, of their absolute values, and of these clipped at 1; the
       gradient of the first sum; and the second derivative of each loss.
     """
-    rows = features, block.targets, block.weights
-    rest = loss, weights, penalties
-    return block.shards.map(_local_derivatives, (), rows, rest)
-
-
-def _local_derivatives(
-    _: Any, rows: tuple[Array, Array, Array], rest: tuple[Partial, Array, Array]
-) -> tuple[Array, Array, Array]:
-    """The derivatives of the rows of one device."""
-    (features, targets, counts), (loss, weights, penalties) = rows, rest
-    found = _matmul(features, weights.T)
-    targets = jnp.tile(targets, (1, found.shape[1] // targets.shape[1]))
-    factors = counts[:, None] * penalties[None]
 
     def slope(score, target, loss):
         value, slope = jax.value_and_grad(loss)(score, target)
         return slope, (value, slope)
 
     curvature = jax.vmap(jax.grad(slope, has_aux=True))
-    curvatures, (values, slopes) = jax.vmap(curvature, (0, 0, None))(
-        found, targets, loss
-    )
-    sizes = jnp.abs(values)
-    losses = jnp.stack([values, sizes, jnp.minimum(sizes, 1)])
-    losses = jnp.sum(factors[None] * losses, axis=1)
-    return losses, _matmul((factors * slopes).T, features), (factors * curvatures).T
+
+    def derive(_: Any, rows: PyTree, rest: PyTree) -> tuple[Array, Array, Array]:
+        (features, targets, counts), (loss, weights, penalties) = rows, rest
+        found = _matmul(features, weights.T)
+        targets = jnp.tile(targets, (1, found.shape[1] // targets.shape[1]))
+        factors = counts[:, None] * penalties[None]
+        curvatures, (values, slopes) = jax.vmap(curvature, (0, 0, None))(
+            found, targets, loss
+        )
+        sizes = jnp.abs(values)
+        losses = jnp.stack([values, sizes, jnp.minimum(sizes, 1)])
+        losses = jnp.sum(factors[None] * losses, axis=1)
+        return losses, _matmul((factors * slopes).T, features), (factors * curvatures).T
+
+    rows = features, block.targets, block.weights
+    return block.shards.map(derive, (), rows, (loss, weights, penalties))
 
 
 def _add_curvature(
@@ -214,23 +212,21 @@ def _add_outer(
     shards: Shards,
 ) -> Float[Array, "*devices features features"]:
     """The matrix plus `sum_i h_i p_i p_i^T` over the first `count` rows of an order."""
-    parts = hessian, order, heights, count
-    return shards.map(_add_local_outer, parts, features, ())
 
+    def add(parts: tuple[Array, ...], features: Array, _: Any) -> Array:
+        hessian, order, heights, count = parts
 
-def _add_local_outer(parts: tuple[Array, ...], features: Array, _: Any) -> Array:
-    """The matrix of one device plus its outer products."""
-    hessian, order, heights, count = parts
+        def body(carry: tuple[Integer[Array, ""], Array]):
+            start, hessian = carry
+            rows = jax.lax.dynamic_slice_in_dim(order, start, CHUNK)
+            high = jax.lax.dynamic_slice_in_dim(heights, start, CHUNK)
+            scaled = features[rows] * jnp.sqrt(high)[:, None]
+            return start + CHUNK, hessian + _matmul(scaled.T, scaled)
 
-    def body(carry: tuple[Integer[Array, ""], Array]):
-        start, hessian = carry
-        rows = jax.lax.dynamic_slice_in_dim(order, start, CHUNK)
-        high = jax.lax.dynamic_slice_in_dim(heights, start, CHUNK)
-        scaled = features[rows] * jnp.sqrt(high)[:, None]
-        return start + CHUNK, hessian + _matmul(scaled.T, scaled)
+        carry = jnp.zeros((), jnp.int32), hessian
+        return jax.lax.while_loop(lambda carry: carry[0] < count, body, carry)[1]
 
-    start = jnp.zeros((), jnp.int32)
-    return jax.lax.while_loop(lambda carry: carry[0] < count, body, (start, hessian))[1]
+    return shards.map(add, (hessian, order, heights, count), features, ())
 
 
 @jax.jit
@@ -279,18 +275,18 @@ def _moments(
 
 
 def moments(
-    basis: Basis, blocks: Iterable[Block], columns: int
+    basis: Basis, blocks: Iterable[Block]
 ) -> tuple[
     Float[np.ndarray, "features features"], Float[np.ndarray, "columns features"], int
 ]:
     """`sum_i p_i p_i^T` and `sum_i t_i p_i` of each column, and the number of rows."""
-    width, dtype = basis.num_features, basis.root.dtype
+    width, columns = basis.num_features, basis.expansion.num_columns
     sums, rows, shards = None, 0, Shards()
     for block, found in with_features(basis, blocks):
         shards = block.shards
         if sums is None:
             shapes = (width, width), (columns, width)
-            sums = tuple(shards.zeros(shape, dtype) for shape in shapes)
+            sums = tuple(shards.zeros(shape, basis.root.dtype) for shape in shapes)
         sums = _moments(sums, found, block)
         rows += block.weights.shape[0]
     gram, products = (np.asarray(one) for one in shards.sum(sums))
@@ -301,17 +297,15 @@ def least_squares(
     basis: Basis,
     blocks: Iterable[Block],
     penalties: Float[np.ndarray, " problems"],
-    columns: int,
 ) -> tuple[Float[np.ndarray, "problems features"], int]:
     """The weights for the loss `(score - target)^2`, and the number of rows.
 
     They are a good start for other losses. The cost is one pass; all columns of a
     penalty share one matrix.
     """
-    gram, products, rows = moments(basis, blocks, columns)
-    found = []
-    for penalty in penalties[::columns]:
-        twice = 2 * penalty
+    gram, products, rows = moments(basis, blocks)
+    columns, found = len(products), []
+    for twice in 2 * penalties[::columns]:
         found.append(_steps([twice * gram] * columns, twice * products)[0])
     return np.concatenate(found), rows
 
@@ -323,7 +317,6 @@ def minimise(
     weights: Float[np.ndarray, "problems features"],
     penalties: Float[np.ndarray, " problems"],
     *,
-    max_passes: int,
     tolerance: float,
     negligible: float = NEGLIGIBLE,
     report: Callable[[str], object] = lambda text: None,
@@ -346,7 +339,7 @@ def minimise(
       weights: the weights to start from.
       penalties: C of each problem; problems with the same penalty are adjacent, in the
         order of the columns of targets.
-      max_passes, tolerance: the criteria for stopping.
+      tolerance: the gain at which a problem has converged.
       negligible: curvatures below this fraction of the largest are left out.
       report: called with a message after every pass.
 
@@ -358,7 +351,7 @@ def minimise(
     each = of_problems(loss, problems, weights.dtype)
     best, value = np.zeros_like(weights), np.full(problems, np.inf)
     converged = np.zeros(problems, bool)
-    for number in range(max_passes):
+    for number in range(MAX_PASSES):
         slopes, hessians, shards = 0, [], Shards()
         # The few numbers that decide are accumulated in double precision.
         totals = np.zeros((3, problems))
@@ -410,12 +403,8 @@ def one_pass(
     """Nearly the minimum of every problem, from data that can be read only once.
 
     Past blocks are represented by quadratic approximations of their losses at the
-    weights of that time. Newton's method adds the losses of each new block.
-
-    Args:
-      loss, basis, penalties: as for `minimise`.
-      blocks: blocks of one size.
-      report: called with a message after every block.
+    weights of that time. Newton's method adds the losses of each new block. The
+    arguments are those of `minimise`.
     """
     problems, width = len(penalties), basis.num_features
     weights = pull = below = np.zeros((problems, width), basis.root.dtype)

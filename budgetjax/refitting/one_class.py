@@ -99,13 +99,9 @@ def one_class(
     rows, targets = _with_ones(X)
     # The targets are not labels of a classifier.
     takes = models.as_labelled(model)._replace(classes=None)
-    read, again, coder = training_data.read_examples(
+    read, _, coder = training_data.read_examples(
         takes, rows, targets, weight, of_labels=False
     )
-    if not again:
-        raise ArgumentError(
-            "X", "be batches that can be read again, such as a list", "an iterator"
-        )
     root = jax.jit(algorithm.basis)(inner)
     basis = Basis(inner.kernel, inner.expansion, root, coder=coder)
     coefficients, inverse = _fit_ones(basis, read(), penalty)
@@ -130,7 +126,7 @@ def _fit_ones(
     basis: Basis, blocks: Iterator[Block], penalty: float
 ) -> tuple[Vector, Matrix]:
     """The coefficients of ridge regression on targets 1, and `L^-1` of `I + C G`."""
-    gram, products, _ = newton.moments(basis, blocks, 1)
+    gram, products, _ = newton.moments(basis, blocks)
     factor = np.linalg.cholesky(
         np.eye(len(gram)) + penalty * np.asarray(gram, np.float64)
     )
@@ -168,7 +164,11 @@ def _with_ones(X: Any) -> tuple[Any, Any]:
         return X, np.ones(X.shape[0])
     if not isinstance(X, Iterable):
         raise ArgumentError("X", "be an array or batches", f"{X!r}")
-    return (X if iter(X) is X else _Ones(X)), None
+    if iter(X) is X:
+        raise ArgumentError(
+            "X", "be batches that can be read again, such as a list", "an iterator"
+        )
+    return _Ones(X), None
 
 
 class _Ones:

@@ -7,8 +7,7 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float
 
-from budgetjax import losses
-from budgetjax._pytree import Name
+from budgetjax import losses, models
 from budgetjax.encoding import Coder, write_codes
 from budgetjax.online.algorithm import Algorithm
 from budgetjax.refitting.newton import Basis
@@ -19,9 +18,9 @@ class Problem(NamedTuple):
     """The checked arguments of a refit, and its examples.
 
     Attributes:
+      model: the whole model, with an online state inside.
       algorithm: the algorithm of the state.
       loss: a function of a score and a target, both scalars, in these units.
-      link: the meaning of the scores.
       blocks: reads all examples; `again` is True if it can be called twice.
       units: the units of the targets.
       near: converts the targets of a block to those of the initial least squares.
@@ -36,9 +35,9 @@ class Problem(NamedTuple):
       report: called with a message after every pass.
     """
 
+    model: Any
     algorithm: Algorithm
     loss: Callable[[Array, Array], Array]
-    link: Name
     blocks: Callable[[], Iterator[Block]]
     again: bool
     units: Units
@@ -79,8 +78,17 @@ class Problem(NamedTuple):
     @property
     def rereads(self) -> bool:
         """Whether the examples are read more often than one pass needs."""
-        of_values = losses.has_kinks(self.loss) or self.link == losses.EXP
-        return self.judges or of_values
+        return self.judges or losses.has_kinks(self.loss) or self.of_logarithms
+
+    @property
+    def of_logarithms(self) -> bool:
+        """Whether scores are logarithms of values."""
+        return models.inverse_link(self.model) == losses.EXP
+
+    @property
+    def is_bare(self) -> bool:
+        """Whether the caller gave a state or `KernelModel` alone."""
+        return models.unwrap(self.model) is self.model
 
     def basis(self, state: Any) -> Basis:
         """The features of the support vectors of a state."""

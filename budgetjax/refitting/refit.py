@@ -28,8 +28,6 @@ from budgetjax.refitting.training_data import Block, Units
 
 # The default relative gain at which a problem counts as solved.
 TOLERANCE = 1e-5
-# The maximum number of passes of Newton's method.
-MAX_PASSES = 100
 # Kinks of a loss are smoothed over these fractions of the deviation of the residuals,
 # one after the other, starting from those of least squares. Starting with the last
 # takes 50 percent more passes. A fifth of it does not improve quantiles.
@@ -121,7 +119,7 @@ def refit(
         `(X, y, weight)`, which are read in every pass if they do not fit into memory: a
         list, or an object whose `__iter__` reads a file again. A generator, which can
         be read only once, gives an approximate solution: the objective is a few percent
-        too large. Arrays may be divided by rows among devices, in batches too.
+        too large.
       y: labels or targets, shape `(n,)`, or `(n, num_outputs)` for a model with several
         real outputs; None if X is batches.
       weight: shape `(n,)`, a factor of the loss of each example, at least 0.
@@ -254,74 +252,41 @@ def start_refit(
     number of last features that are 0 in every example.
     """
     _checks.check_not_traced(state, X, y, weight, penalty)
-    subject = _find_subject(state, loss, learn_metric)
-    moves = _check_moves(subject.algorithm, move_vectors, learn_metric)
-    if _checks.flag("calibrate", calibrate) and subject.is_regressor:
+    given = models.unwrap(state)
+    function = _check_loss(loss, given)
+    of_solver = isinstance(given, KernelModel)
+    model = state
+    if of_solver:
+        model = _wrap_solver_model(state, given, learn_metric, function)
+    inner = models.unwrap(model)
+    algorithm = find_algorithm(inner, learn_metric)
+    moves = _check_moves(algorithm, move_vectors, learn_metric)
+    calibrates = _checks.flag("calibrate", calibrate)
+    if calibrates and models.is_regressor(inner):
         raise ArgumentError("calibrate", "be False for a regressor", "True")
     _checks.positive("tolerance", tolerance)
-    others = _check_rivals(rivals, subject.state)
-    read = functools.partial(training_data.read_examples, subject.model, X, y, weight)
+    others = _check_rivals(rivals, inner)
+    read = functools.partial(training_data.read_examples, model, X, y, weight)
     problem = _pose_problem(
-        subject,
-        *read(of_labels=losses.takes_labels(subject.loss)),
-        penalties=_check_penalties(penalty, subject.dtype),
+        *read(of_labels=losses.takes_labels(function)),
+        model=model,
+        algorithm=algorithm,
+        loss=function,
+        # A solver's vectors are rows of the data, which no label has changed.
+        streams=not of_solver,
+        penalties=_check_penalties(penalty, models.dtype_of(inner)),
         moves=moves,
         form=learn_metric,
-        calibrates=bool(calibrate),
+        calibrates=calibrates,
         # A metric that is learned in any case is judged in any case.
         compares=bool(others) or (compares and learn_metric in (False, "auto")),
         tolerance=float(tolerance),
         padding=padding,
         epochs=None if epochs is None else _checks.size("epochs", epochs),
         seed=_checks.numpy_seed(seed),
+        report=report,
     )
-    problem = problem._replace(report=report)
-    return _judge(problem, subject, others, is_trial=compares)
-
-
-class _Subject(NamedTuple):
-    """What is refitted, and by which loss.
-
-    Attributes:
-      model: the whole model, with an online state inside.
-      state: this state.
-      algorithm: its algorithm.
-      loss: a function of a score and a target, both scalars.
-      of_solver: whether the state was made for the vectors of a solver's model.
-      is_bare: whether the caller gave a state or `KernelModel` alone.
-    """
-
-    model: Any
-    state: Any
-    algorithm: Algorithm
-    loss: Callable[..., Array]
-    of_solver: bool
-    is_bare: bool
-
-    @property
-    def is_regressor(self) -> bool:
-        return models.is_regressor(self.state)
-
-    @property
-    def dtype(self) -> np.dtype:
-        return self.state.expansion.vectors.dtype
-
-
-def _find_subject(
-    model: Any, loss: str | Callable[..., Array], learn_metric: Metric
-) -> _Subject:
-    """The state in a model, or a new one of a solver's vectors, after checks."""
-    state = models.unwrap(model)
-    function, of_solver = (
-        _check_loss(loss, state),
-        isinstance(state, KernelModel),
-    )
-    is_bare = model is state
-    if of_solver:
-        model, state = _wrap_solver_model(model, state, learn_metric, function)
-        is_bare = model is state
-    algorithm = find_algorithm(state, learn_metric)
-    return _Subject(model, state, algorithm, function, of_solver, is_bare)
+    return _judge(problem, others, is_trial=compares)
 
 
 def _check_rivals(rivals: Sequence[Any], state: Any) -> list[Any]:
@@ -338,38 +303,33 @@ def _check_rivals(rivals: Sequence[Any], state: Any) -> list[Any]:
 
 
 def _pose_problem(
-    subject: _Subject,
     blocks: Callable[[], Iterator[Block]],
     again: bool,
     coder: Coder | None,
+    *,
+    model: Any,
+    loss: Callable[..., Array],
+    streams: bool,
     **choices: Any,
 ) -> Problem:
-    """The problem of a subject on these examples, in units of its own if possible."""
-    of_labels = losses.takes_labels(subject.loss)
-    values = subject.is_regressor and not of_labels
+    """The problem on these examples, in units of its own if possible."""
+    state, of_labels = models.unwrap(model), losses.takes_labels(loss)
+    values = models.is_regressor(state) and not of_labels
     # A model that predicts raw targets has an intercept, which is learned too.
-    shifts = subject.of_solver or (
-        subject.is_regressor and subject.model is not subject.state
-    )
-    codes = models.unmapped_encoding(models.as_labelled(subject.model))
+    shifts = not streams or (models.is_regressor(state) and model is not state)
     problem = Problem(
-        algorithm=subject.algorithm,
-        loss=subject.loss,
-        link=models.inverse_link(subject.state),
+        model=model,
+        loss=loss,
         blocks=blocks,
         again=again,
-        units=Units.of_ones(models.num_columns(subject.state)),
+        units=Units.of_ones(models.num_columns(state)),
         # For an unknown loss, 0 is the start.
-        near=functools.partial(
-            _scale_targets, int(of_labels or not subject.is_regressor)
-        ),
+        near=lambda block: block._replace(targets=int(not values) * block.targets),
         negligible=newton.NEGLIGIBLE if of_labels else 0.0,
-        constant=jnp.ones((), subject.dtype) if shifts else None,
+        constant=jnp.ones((), models.dtype_of(state)) if shifts else None,
         coder=coder,
-        of_codes=codes is not None,
-        # A solver's vectors are rows of the data, which no label has changed.
-        streams=not subject.of_solver,
-        report=lambda text: None,
+        of_codes=models.unmapped_encoding(models.as_labelled(model)) is not None,
+        streams=streams,
         **choices,
     )
     if not again and problem.rereads:
@@ -397,15 +357,12 @@ def _check_moves(
     algorithm: Algorithm, move_vectors: bool, learn_metric: Metric
 ) -> bool:
     """Whether vectors move without a metric, after checks of both arguments."""
-    moves = bool(_checks.flag("move_vectors", move_vectors))
+    moves = _checks.flag("move_vectors", move_vectors)
     learns = learn_metric not in (False, "auto")
     if (moves or learns) and algorithm.with_vectors is None:
-        name = "move_vectors" if moves else "learn_metric"
-        raise ArgumentError(
-            name,
-            f"be False for {algorithm.name}, whose features are no support vectors",
-            learn_metric if name == "learn_metric" else True,
-        )
+        wanted = f"be False for {algorithm.name}, whose features are no support vectors"
+        name, got = ("move_vectors", True) if moves else ("learn_metric", learn_metric)
+        raise ArgumentError(name, wanted, got)
     if moves and learns:
         raise ArgumentError(
             "move_vectors",
@@ -417,8 +374,8 @@ def _check_moves(
 
 def _wrap_solver_model(
     model: Any, known: KernelModel, learn_metric: Any, loss: Any
-) -> tuple[Any, Any]:
-    """The model of a solver with an online state of its vectors inside; the state."""
+) -> Any:
+    """The model of a solver with an online state of its vectors inside."""
     if learn_metric is not False:
         raise ArgumentError(
             "learn_metric", "be False for the model of a solver", f"{learn_metric!r}"
@@ -443,7 +400,7 @@ def _wrap_solver_model(
     )
     expansion, _ = span.with_landmarks(state.kernel, state.expansion, vectors)
     state = state._replace(expansion=expansion)
-    return models.rewrap(whole, state), state
+    return models.rewrap(whole, state)
 
 
 # A state, its features, and their weights, one row per column of coefficients.
@@ -453,7 +410,7 @@ Solution = tuple[Any, Basis, Float[np.ndarray, "columns features"]]
 def _rescale(problem: Problem) -> Problem:
     """The problem in units in which rates, tolerances and outputs are comparable."""
     loss, read = problem.loss, problem.blocks
-    if problem.link == losses.EXP:
+    if problem.of_logarithms:
         mean = np.mean(
             training_data.first_values(read(), lambda block: block.targets), axis=0
         )
@@ -476,7 +433,6 @@ class Draft(NamedTuple):
 
     Attributes:
       problem: the arguments and examples.
-      model: the whole model.
       state: the state to refit, the best of the rivals.
       penalty: the best penalty.
       folds: held-out examples, if there is anything to judge.
@@ -485,11 +441,9 @@ class Draft(NamedTuple):
       compares: whether a metric must predict held-out examples better than these.
       rows: the number of examples with a weight, or 0 if nothing is judged.
       metric: a metric that does, or that is learned in any case; or None.
-      is_bare: whether the caller gave a state or `KernelModel` alone.
     """
 
     problem: Problem
-    model: Any
     state: Any
     penalty: float
     folds: list[Fold]
@@ -497,7 +451,6 @@ class Draft(NamedTuple):
     compares: bool
     rows: int
     metric: metric.Trial | None
-    is_bare: bool
 
     @property
     def judged(self) -> list[Judged]:
@@ -529,21 +482,21 @@ class Draft(NamedTuple):
     def finish(self) -> Any:
         """The refitted model."""
         solution, judged = _solve(self)
-        model: Any = _build_model(self.problem, self.model, solution)
+        model: Any = _build_model(self.problem, solution)
         calibrates = self.problem.calibrates
         # The calibration of the old coefficients does not apply.
         factor = held_out.fit_calibration(judged) if calibrates else None
-        if calibrates or not self.is_bare:
+        if calibrates or not self.problem.is_bare:
             model = models.with_calibration(model, factor)
         rounds = self.metric is not None and self.metric.rounds
         return models.fold_map(model, rounds=rounds)
 
 
-def _judge(
-    problem: Problem, subject: _Subject, rivals: Sequence[Any], *, is_trial: bool
-) -> Draft:
+def _judge(problem: Problem, rivals: Sequence[Any], *, is_trial: bool) -> Draft:
     """The choices of state, penalty and metric by held-out examples."""
-    state, rows = subject.state, _count_rows(problem) if problem.judges else 0
+    state, rows = models.unwrap(problem.model), 0
+    if problem.judges:
+        rows = training_data.count_rows(problem.blocks(), np.count_nonzero)
     number = held_out.FOLDS if rows <= held_out.FEW else 1
     compares = _compares_metric(problem, state, rows)
     penalty, solved, folds = problem.penalties[0], [], []
@@ -557,11 +510,10 @@ def _judge(
     elif problem.learns or problem.calibrates:
         folds = _make_folds(problem, 1 if problem.learns else number, state)
     draft = Draft(
-        *(problem, subject.model, state, penalty, folds, solved),
+        *(problem, state, penalty, folds, solved),
         compares=compares,
         rows=rows,
         metric=None,
-        is_bare=subject.is_bare,
     )
     return draft.learn_metric(problem.epochs, is_trial=is_trial)
 
@@ -577,18 +529,11 @@ def _solve(draft: Draft) -> tuple[Solution, list[Judged]]:
             # The weights of the logistic loss refer to the root of the initial vectors.
             return (state, folds[0].basis, weights), judged
     if problem.moves and problem.calibrates:
-        moved = [
-            _solve_state(problem, penalty, fold.state, fold.learn) for fold in folds
-        ]
-        judged = [
-            Judged(fold, functools.partial(newton.scores, basis, weights))
-            for fold, (_, basis, weights) in zip(folds, moved, strict=True)
-        ]
+        judged = []
+        for fold in folds:
+            _, *moved = _solve_state(problem, penalty, fold.state, fold.learn)
+            judged.append(Judged(fold, functools.partial(newton.scores, *moved)))
     return _solve_state(problem, penalty, state, problem.blocks), judged
-
-
-def _count_rows(problem: Problem) -> int:
-    return training_data.count_rows(problem.blocks(), weighted=True)
 
 
 def _compares_metric(problem: Problem, state: Any, rows: int) -> bool:
@@ -602,9 +547,9 @@ def _compares_metric(problem: Problem, state: Any, rows: int) -> bool:
 
 
 @names_errors("refit")
-def _build_model(problem: Problem, model: Any, solution: Solution) -> Any:
+def _build_model(problem: Problem, solution: Solution) -> Any:
     """The model with the state of the solution inside, and its weights and bias."""
-    state, basis, weights = solution
+    model, (state, basis, weights) = problem.model, solution
     weights = (weights * problem.units.unit[:, None]).astype(weights.dtype)
     shift = np.zeros(0)
     if problem.constant is not None:
@@ -614,9 +559,7 @@ def _build_model(problem: Problem, model: Any, solution: Solution) -> Any:
     state = put_weights(problem.algorithm, state, basis, weights)
     if not problem.streams:
         bias = jnp.asarray(shift, weights.dtype)
-        state = models.to_kernel_model(state)._replace(
-            bias=bias, inverse_link=problem.link
-        )
+        state = models.to_kernel_model(state)._replace(bias=bias)
     elif problem.constant is not None:
         model = models.add_intercept(model, shift)
     return models.rewrap(model, state)
@@ -692,14 +635,11 @@ def _solve_weights(
     minimise = functools.partial(
         newton.minimise,
         basis=basis,
-        max_passes=MAX_PASSES,
         negligible=problem.negligible,
         report=problem.report,
     )
     each, kinks = _per_column(basis, penalties), losses.has_kinks(problem.loss)
-    start, rows = newton.least_squares(
-        basis, map(problem.near, blocks()), each, basis.expansion.num_columns
-    )
+    start, rows = newton.least_squares(basis, map(problem.near, blocks()), each)
 
     def rounded(weights: Any, width: float) -> Callable[..., Array]:
         if not kinks:
@@ -740,12 +680,8 @@ def _check_solution(
     if not np.all(converged):
         warn(
             f"refit: {np.sum(~converged)} of {len(converged)} columns have not "
-            f"converged in {MAX_PASSES} passes"
+            f"converged in {newton.MAX_PASSES} passes"
         )
-
-
-def _scale_targets(factor: int, block: Block) -> Block:
-    return block._replace(targets=factor * block.targets)
 
 
 def _log_targets(mean: Float[np.ndarray, " columns"], block: Block) -> Block:

@@ -5,7 +5,7 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.sharding import Mesh
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Shaped
 
@@ -67,8 +67,8 @@ def shard_rows(
         if array.shape[:1] != (number,):
             got = array.shape
             raise ArgumentError(name, f"have {number} rows, as X", got)
-    mesh = Mesh(np.array(jax.devices() if devices is None else devices), ROWS)
-    shards = Shards(mesh)
+    every = np.array(jax.devices() if devices is None else devices)
+    shards = Shards(Mesh(every, ROWS))
     local = shards.local_number
     if not local:
         raise ArgumentError("devices", "have one of this process", f"{devices}")
@@ -76,13 +76,12 @@ def shard_rows(
     share = int(np.max(shards.gather(np.array([-(-number // local)]))))
     at = np.arange(local * share)
     present, at = at < number, at % number
-    split = NamedSharding(mesh, PartitionSpec(ROWS))
 
     def place(array: np.ndarray) -> Any:
         if array.dtype.kind not in "biuf":
             return array
         dtype = jax.dtypes.canonicalize_dtype(array.dtype)
-        return jax.make_array_from_process_local_data(split, array.astype(dtype))
+        return shards.place(array.astype(dtype))
 
     floats = weights if weights.dtype.kind == "f" else weights.astype(np.float32)
     padded = np.where(present, floats[at], 0).astype(floats.dtype)

@@ -212,13 +212,19 @@ def first_values(
     return shards.gather(np.concatenate(found))
 
 
-def count_rows(blocks: Iterable[Block], *, weighted: bool = False) -> int:
-    """The number of rows of all processes, or of those with a weight."""
-    count, shards = 0, Shards()
+def total(blocks: Iterable[Block], number: Callable[[Block], Any]) -> Any:
+    """The sum of a number, or of an array, per block of all processes."""
+    found, shards = 0, Shards()
     for block in blocks:
-        shards = block.shards
-        count += int(np.sum(block.weights > 0)) if weighted else len(block.weights)
-    return int(shards.total(count))
+        found, shards = found + number(block), block.shards
+    return shards.total(found)
+
+
+def count_rows(
+    blocks: Iterable[Block], count: Callable[[np.ndarray], int] = len
+) -> int:
+    """The number of rows of all processes, from the weights of each block."""
+    return int(total(blocks, lambda block: count(block.weights)))
 
 
 class _Kept:
