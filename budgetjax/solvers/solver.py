@@ -310,7 +310,7 @@ def solve(
     elif tolerance and solver.takes("tolerance"):
         arguments["tolerance"] = tolerance
     penalty = arguments.get("penalty")
-    several = penalty is not None and _is_vector(penalty)
+    several = _is_vector(penalty)
     run = functools.partial(_solve, solver, steps, tolerance, callback, every, progress)
     prepared, solutions = None, []
     with jax.enable_x64(True) if solver.linear else contextlib.nullcontext():
@@ -397,25 +397,31 @@ def held_out_stop(
     return stop
 
 
-def dual_of_best_multiple(
-    coefficients: Vector, limits: Vector, squared_norm: Scalar
-) -> Scalar:
-    """The largest dual value of a multiple of the coefficients, within their limits.
+def objective_of_sum(
+    coefficients: Vector, margins: Vector, penalty: Scalar, weight: Vector | None
+) -> Objective:
+    """The SVM's objective of a sum of patterns, and the dual of its best multiple.
 
-    The dual of the hinge loss is their sum minus half the squared norm of the model.
+    The dual is the sum of the coefficients minus half the squared norm of the model. A
+    multiple keeps each coefficient at most `penalty` times the weight of its example.
     """
+    weight = jnp.ones_like(coefficients) if weight is None else weight
+    squared_norm = jnp.sum(coefficients * margins)
+    loss = jnp.sum(weight * jnp.maximum(1 - margins, 0))
     total, tiny = jnp.sum(coefficients), jnp.finfo(coefficients.dtype).tiny
-    largest = 1 / jnp.maximum(jnp.max(coefficients / limits), tiny)
+    largest = 1 / jnp.maximum(jnp.max(coefficients / (penalty * weight)), tiny)
     best = jnp.minimum(total / jnp.maximum(squared_norm, tiny), largest)
-    return best * total - best * best * squared_norm / 2
+    return Objective(
+        squared_norm / 2 + penalty * loss,
+        best * total - best * best * squared_norm / 2,
+    )
 
 
-def _is_vector(penalty: ArrayLike | Sequence[float]) -> bool:
+def _is_vector(penalty: Any) -> bool:
     try:
-        shape = np.shape(penalty)
+        return np.ndim(penalty) == 1 and len(penalty) > 0
     except ValueError:
         return False
-    return len(shape) == 1 and shape[0] > 0
 
 
 def _solve(

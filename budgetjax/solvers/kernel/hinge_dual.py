@@ -80,7 +80,7 @@ def init_state(
         num_updates=jnp.int32(0),
         key=jax.random.key(_checks.seed(seed)),
         digest=training_set.digest(y),
-        fit_bias=Static(_checks.flag("fit_bias", fit_bias)),
+        fit_bias=Static(fit_bias),
     )
 
 
@@ -102,37 +102,23 @@ def best_change(
     return jnp.clip(best, 0, limits) - coefficients
 
 
-def primal(state: State, squared_norm: Scalar, margins: Vector) -> Scalar:
-    """`J` of a model with these margins."""
-    slacks = jnp.maximum(1 - margins, 0)
-    slacks = slacks if state.weight is None else state.weight * slacks
-    return squared_norm / 2 + state.penalty * jnp.sum(slacks)
-
-
 # Maps the coefficient of a visited example, its response, `k(x, x)`, its limit and the
 # number of the visit, from 1, to the change of the coefficient.
 Visit = Callable[..., Scalar]
 
 
-def draw_batch(
-    state: State, weight: Vector | None = None
-) -> tuple[State, Integer[Array, " batch"]]:
-    """A batch of examples, with replacement, and the state with the next key."""
+def visit(
+    state: State, X: Matrix, y: Vector, change: Visit, weight: Vector | None = None
+) -> State:
+    """The state after `batch_size` visits; O(batch^2 d), plus O(n d) per change.
+
+    Examples are drawn with replacement, in proportion to `weight`. Kernel values among
+    them keep their responses up to date; then the kernel rows of the examples that
+    changed, often few, update all other responses.
+    """
     key, draw_key = jax.random.split(state.key)
     n, batch = state.coefficients.shape[0], state.rows.batch.value
     drawn = training_set.draw_examples(draw_key, (batch,), n, weight)
-    return state._replace(key=key), drawn
-
-
-def visit(
-    state: State, X: Matrix, y: Vector, drawn: Integer[Array, " batch"], change: Visit
-) -> State:
-    """The state after visits to drawn examples; O(batch^2 d), plus O(n d) per change.
-
-    Kernel values among the drawn examples keep their responses up to date; then the
-    kernel rows of the examples that changed, often few, update all other responses.
-    """
-    batch = drawn.shape[0]
     rows, block = row_cache.signed_block(state.rows, X, y, drawn)
     start, responses = state.coefficients[drawn], state.responses[drawn]
     diagonal, upper = rows.diagonal[drawn], limits(state)[drawn]
@@ -154,6 +140,7 @@ def visit(
     )
     state = state._replace(
         rows=rows,
+        key=key,
         num_visits=state.num_visits + batch,
         num_updates=state.num_updates + jnp.sum(steps != 0, dtype=jnp.int32),
     )
@@ -242,9 +229,10 @@ def _bias(state: State, y: Vector) -> Scalar:
 def objective(state: State, X: Matrix, y: Vector) -> Objective:
     """`J` of the coefficients with the best bias, and `D`; O(n log n)."""
     squared_norm = jnp.sum(state.coefficients * state.responses)
-    margins = state.responses + y * _bias(state, y)
+    slacks = jnp.maximum(1 - (state.responses + y * _bias(state, y)), 0)
+    slacks = slacks if state.weight is None else state.weight * slacks
     return Objective(
-        primal(state, squared_norm, margins),
+        squared_norm / 2 + state.penalty * jnp.sum(slacks),
         jnp.sum(state.coefficients) - squared_norm / 2,
     )
 

@@ -41,7 +41,7 @@ from budgetjax.models import KernelModel
 from budgetjax.solvers import training_set
 from budgetjax.solvers.kernel import hinge_dual
 from budgetjax.solvers.kernel.hinge_dual import State
-from budgetjax.solvers.solver import Objective, dual_of_best_multiple
+from budgetjax.solvers.solver import Objective, objective_of_sum
 from budgetjax.solvers.training_set import Matrix, Scalar, Vector
 
 
@@ -55,8 +55,7 @@ def step(state: State, X: Matrix, y: Vector) -> State:
         violation = (response < decay * elapsed) | (count == 1)
         return violation.astype(response.dtype)
 
-    state, drawn = hinge_dual.draw_batch(state, state.weight)
-    return hinge_dual.visit(state, X, y, drawn, change)
+    return hinge_dual.visit(state, X, y, change, state.weight)
 
 
 def _decay(state: State) -> Scalar:
@@ -75,11 +74,7 @@ def objective(state: State, X: Matrix, y: Vector) -> Objective:
     """`J` of the model, and the dual of its best multiple; O(n)."""
     scale = _scale(state)
     coefficients, responses = scale * state.coefficients, scale * state.responses
-    squared_norm = jnp.sum(coefficients * responses)
-    return Objective(
-        hinge_dual.primal(state, squared_norm, responses),
-        dual_of_best_multiple(coefficients, hinge_dual.limits(state), squared_norm),
-    )
+    return objective_of_sum(coefficients, responses, state.penalty, state.weight)
 
 
 def model(state: State, X: ArrayLike, y: ArrayLike) -> KernelModel:

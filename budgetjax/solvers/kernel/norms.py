@@ -477,7 +477,6 @@ def _p_norm(vector: Vector, p: Scalar) -> Scalar:
 
 def _rebalance(coefficients: Vector, y: Vector, most: Scalar) -> Vector:
     """Removes rounding errors: scales both classes down to the same sum."""
-    sums = [jnp.sum(jnp.where(y == sign, coefficients, 0)) for sign in (1, -1)]
-    total = jnp.minimum(jnp.minimum(*sums), most / 2)
-    scales = [total / jnp.where(each > 0, each, 1) for each in sums]
-    return coefficients * jnp.where(y > 0, scales[0], scales[1])
+    sums = _class_sums(coefficients, y)
+    total = jnp.minimum(jnp.min(sums), most / 2)
+    return coefficients * _by_class(total / jnp.where(sums > 0, sums, 1), y)

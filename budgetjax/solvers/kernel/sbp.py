@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
-from jaxtyping import Array, Bool, Float, Integer, Key
+from jaxtyping import Array, Bool, Integer, Key
 
 from budgetjax import _checks, _pytree, models
 from budgetjax._errors import ArgumentError, names_errors
@@ -58,20 +58,6 @@ class State(NamedTuple):
     key: Key[Array, ""]
     digest: Integer[Array, ""]
     fit_bias: Static
-
-
-class Draws(NamedTuple):
-    """What the updates of one step share; their loop does not change it.
-
-    `start` is the number of updates before the step, `chances` are uniform in [0, 1),
-    `new` are the examples whose kernel rows the step has computed, `volume` is `n nu`.
-    """
-
-    start: Integer[Array, ""]
-    chances: Float[Array, " batch"]
-    new: Integer[Array, " batch"]
-    rows: KernelRows
-    volume: Scalar
 
 
 @names_errors("sbp.init")
@@ -192,27 +178,29 @@ def step(state: State, X: Matrix, y: Vector) -> State:
     if not rows.complete:
         new, ready, spare = _new_examples(state, y, first, for_new)
         rows = row_cache.fetch(rows, X, new, ready, spare)
-    draws = Draws(state.num_updates, chances, new, rows, _volume(state))
+    start, volume = state.num_updates, _volume(state)
 
     def update(carry):
         state, i, ready = carry
-        state, ready = _update(state, y, i, draws), ready & (new != i)
-        return state, _next_example(state, y, ready, draws), ready
+        state, ready = _update(state, y, i, rows, volume), ready & (new != i)
+        chance = chances[jnp.minimum(state.num_updates - start, batch - 1)]
+        return state, _next_example(state, y, chance, rows, new, ready), ready
 
     # The row of the first example is cached, so every step makes an update. The rows
     # are not part of the loop's state, since it does not change them.
     state, *_ = jax.lax.while_loop(
-        lambda carry: (carry[0].num_updates < draws.start + batch) & (carry[1] >= 0),
+        lambda carry: (carry[0].num_updates < start + batch) & (carry[1] >= 0),
         update,
         (state._replace(rows=None), first, ready),
     )
     return state._replace(rows=rows, key=key)
 
 
-def _update(state: State, y: Vector, i: Integer[Array, ""], draws: Draws) -> State:
+def _update(
+    state: State, y: Vector, i: Integer[Array, ""], rows: KernelRows, volume: Scalar
+) -> State:
     """The state after an update with example `i`, lines 4 to 12 of Algorithm 1."""
-    rows, dtype = draws.rows, state.responses.dtype
-    time = (state.num_updates + 1).astype(dtype)
+    time = (state.num_updates + 1).astype(state.responses.dtype)
     eta = state.first_rate * jax.lax.rsqrt(time)  # line 4
     squared_norm = (  # line 8
         state.squared_norm + 2 * eta * state.responses[i] + eta * eta * rows.diagonal[i]
@@ -227,7 +215,7 @@ def _update(state: State, y: Vector, i: Integer[Array, ""], draws: Draws) -> Sta
     change = eta / jnp.square(state.first_rate)
     guess = state._replace(level=shrink * state.level, bias=shrink * state.bias)
     tolerance = BIAS_TOLERANCE * change
-    level, bias = _find_level(guess, responses, y, draws.volume, change, tolerance)
+    level, bias = _find_level(guess, responses, y, volume, change, tolerance)
     # The weight of iterate t is t for the power 1, and uniform for 0.
     share = (1 + state.average_power) / (time + state.average_power)
     of_coefficients, of_responses = state.mean_coefficients, state.mean_responses
@@ -290,20 +278,25 @@ def _first_example(state: State, y: Vector, chance: Scalar) -> Integer[Array, ""
 
 
 def _next_example(
-    state: State, y: Vector, ready: Bool[Array, " batch"], draws: Draws
+    state: State,
+    y: Vector,
+    chance: Scalar,
+    rows: KernelRows,
+    new: Integer[Array, " batch"],
+    ready: Bool[Array, " batch"],
 ) -> Integer[Array, ""]:
     """A random example under water, or a new one if it has no row, or -1.
 
-    `ready` marks the new examples that no update of this step has drawn.
+    `new` are the examples whose rows the step has computed, and `ready` marks those
+    that no update has drawn.
     """
-    drawable, last = _drawable(state, y), draws.chances.shape[0] - 1
-    chance = draws.chances[jnp.minimum(state.num_updates - draws.start, last)]
+    drawable = _drawable(state, y)
     i = _draw(drawable, chance, state.weight)
-    if draws.rows.complete:
+    if rows.complete:
         return i
-    ready &= drawable[draws.new]
-    other = jnp.where(jnp.any(ready), draws.new[jnp.argmax(ready)], -1)
-    return jnp.where((i >= 0) & (draws.rows.places[i] >= 0), i, other)
+    ready &= drawable[new]
+    other = jnp.where(jnp.any(ready), new[jnp.argmax(ready)], -1)
+    return jnp.where((i >= 0) & (rows.places[i] >= 0), i, other)
 
 
 def _draw(

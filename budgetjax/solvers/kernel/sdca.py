@@ -44,8 +44,7 @@ def step(state: State, X: Matrix, y: Vector) -> State:
     def change(coefficient, response, diagonal, limit, count):
         return hinge_dual.best_change(coefficient, response, diagonal, limit)
 
-    state, drawn = hinge_dual.draw_batch(state)
-    return hinge_dual.visit(state, X, y, drawn, change)
+    return hinge_dual.visit(state, X, y, change)
 
 
 sdca = hinge_dual.make_visiting_solver("sdca", __doc__, step)

@@ -83,8 +83,8 @@ def init(
     working set are the worst violators in "up", and the other half have the largest
     gain together with the first of them.
     """
-    batch = _checks.size("batch_size", batch_size)
-    batch = max(batch, 2) if _checks.flag("fit_bias", fit_bias) else batch
+    fit_bias = _checks.flag("fit_bias", fit_bias)
+    batch = max(_checks.size("batch_size", batch_size), 1 + fit_bias)
     X, y, weight = training_set.read_examples(kernel, X, y, weight)
     rows = row_cache.init_rows(kernel, X, batch, cache_size, rows)
     return hinge_dual.init_state("smo", rows, y, weight, penalty, fit_bias=fit_bias)

@@ -96,7 +96,7 @@ def balanced_level(
     rising = (jnp.ones((), dtype), lowest[0] + deepest)
     falling = (-jnp.ones((), dtype), lowest[1] + deepest)
 
-    def tangent(bias, guess):
+    def with_tangent(bias, guess, rising, falling):
         gamma = level(heights + y * bias, volume, guess, weight)
         wet = gamma > heights + y * bias
         count = jnp.sum(jnp.where(wet, weights, 0))
@@ -104,14 +104,11 @@ def balanced_level(
         slope = signs / jnp.where(count > 0, count, 1)
         # Without water, or with less than rounding resolves, the lowest class decides.
         dry = jnp.sign(lowest[1] - bias - (lowest[0] + bias))
-        return gamma, bias, jnp.where(count > 0, slope, dry)
-
-    def with_tangent(at, rising, falling):
-        gamma, bias, slope = at
+        slope = jnp.where(count > 0, slope, dry)
         line = (slope, gamma - slope * bias)
         choose = functools.partial(jnp.where, slope > 0)
         rising = jax.tree.map(choose, line, rising)
-        return at, rising, jax.tree.map(choose, falling, line)
+        return (gamma, bias, slope), rising, jax.tree.map(choose, falling, line)
 
     def unfinished(carry):
         (gamma, _, slope), rising, falling, _, passes = carry
@@ -122,11 +119,11 @@ def balanced_level(
     def body(carry):
         (gamma, bias, _), rising, falling, reach, passes = carry
         next_bias = jnp.clip(_meeting(rising, falling)[0], bias - reach, bias + reach)
-        lines = with_tangent(tangent(next_bias, gamma), rising, falling)
+        lines = with_tangent(next_bias, gamma, rising, falling)
         return *lines, 2 * reach, passes + 1
 
     gamma, bias = guess
-    lines = with_tangent(tangent(bias, gamma), rising, falling)
+    lines = with_tangent(bias, gamma, rising, falling)
     carry = (*lines, jnp.asarray(reach, dtype), jnp.int32(0))
     gamma, bias, _ = jax.lax.while_loop(unfinished, body, carry)[0]
     return gamma, bias

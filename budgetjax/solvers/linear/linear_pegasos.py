@@ -16,7 +16,7 @@ from budgetjax.solvers import training_set
 from budgetjax.solvers.linear import patterns, rows
 from budgetjax.solvers.linear.patterns import Problem
 from budgetjax.solvers.linear.rows import Rows, get, products, read_in_loop, set_at
-from budgetjax.solvers.solver import Objective, Solver, dual_of_best_multiple
+from budgetjax.solvers.solver import Objective, Solver, objective_of_sum
 from budgetjax.solvers.training_set import Scalar, Vector
 
 
@@ -166,15 +166,9 @@ def _unit(state: State) -> Scalar:
 
 def objective(state: State, X: Rows, y: Vector | None) -> Objective:
     """`J` of the model, and the dual of its best multiple; O(n d)."""
-    unit, weight = _unit(state), state.problem.weight
-    margins, coefficients = products(X, state.weights) / unit, state.coefficients / unit
-    share = jnp.ones_like(margins) if weight is None else weight
-    square = jnp.sum(coefficients * margins)
-    lacking = jnp.sum(share * jnp.maximum(1 - margins, 0))
-    return Objective(
-        square / 2 + state.penalty * lacking,
-        dual_of_best_multiple(coefficients, state.penalty * share, square),
-    )
+    unit = _unit(state)
+    coefficients, margins = state.coefficients / unit, products(X, state.weights) / unit
+    return objective_of_sum(coefficients, margins, state.penalty, state.problem.weight)
 
 
 def model(state: State, X: Rows, y: Vector | None) -> LinearModel:

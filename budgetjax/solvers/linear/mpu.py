@@ -168,19 +168,20 @@ def init(  # noqa: PLR0913
     """
     problem = patterns.read_problem(X, y, weight, fit_bias, bias_scale, kernel)
     squares, dtype = problem.squares, problem.squares.dtype
-    if _checks.flag("hard_margin", hard_margin) and weight is not None:
+    hard = _checks.flag("hard_margin", hard_margin)
+    if hard and weight is not None:
         wanted = "be None, as it changes no hard margin"
         raise ArgumentError("weight", wanted, "weights")
     C = _checks.as_leaf("penalty", penalty, dtype, _checks.positive)
     squared = patterns.is_squared(loss)
-    if squared and (hard_margin or weight is not None):
+    if squared and (hard or weight is not None):
         wanted = "be False and weight None with loss='squared_hinge'"
-        got = "a hard margin" if hard_margin else "weights"
+        got = "a hard margin" if hard else "weights"
         raise ArgumentError("hard_margin", wanted, got)
     accuracy = _checks.as_leaf("tolerance", tolerance, dtype, _checks.positive)
     own = _read_input("gap", gap, dtype), _read_input("threshold", threshold, dtype)
     damping, distance, b, max_count = _find_thresholds(
-        squares, C, accuracy, *own, bool(hard_margin), squared
+        squares, C, accuracy, *own, hard, squared
     )
     rounds = [
         _checks.size("first_rounds", first_rounds, at_least=0),
@@ -202,7 +203,7 @@ def init(  # noqa: PLR0913
         key=jax.random.key(_checks.seed(seed)),
         problem=problem,
     )
-    _check_range(state, tolerance, bool(hard_margin))
+    _check_range(state, tolerance, hard)
     return state
 
 
@@ -250,13 +251,13 @@ def _check_range(state: State, tolerance: ArrayLike, hard: bool) -> None:
     problem = state.problem
     values = (
         *(problem.squares, problem.weight, state.max_count, state.threshold),
-        *(state.gap, 0 if state.damping is None else state.damping),
+        *(state.gap, state.damping),
     )
     if _checks.is_traced((values, tolerance)):
         return
-    squares, weight, max_count, threshold, gap, damping = map(np.asarray, values)
-    least = np.max(squares) + damping
-    counts = max_count * (1 if problem.weight is None else np.max(weight))
+    squares, weight, max_count, threshold, gap, damping = jax.device_get(values)
+    least = np.max(squares) + (0 if damping is None else damping)
+    counts = max_count * (1 if weight is None else np.max(weight))
     limits = np.finfo(squares.dtype)
     integers = 2.0 ** (limits.nmant + 1)
     if not np.any(squares):
@@ -271,7 +272,7 @@ def _check_range(state: State, tolerance: ArrayLike, hard: bool) -> None:
             f"tolerance must be at least {FLOAT32_TOLERANCE:g} in float32, got "
             f"{tolerance:g}; use solve, which computes in float64, or jax.enable_x64"
         )
-    elif not hard and state.damping is None and counts > integers:
+    elif not hard and damping is None and counts > integers:
         wrong = (
             f"counts must be at most {integers:g} to be exact in {squares.dtype}, got "
             f"{counts:g}; raise tolerance, or lower penalty, or scale X down"

@@ -160,15 +160,14 @@ def _sparse_patterns(
     # If all numbers are 0, some are kept that belong to no row.
     values = np.array(rows.values)
     values[: len(signs)] *= signs
-    if problem.constant is None:
-        signed = rows._replace(values=values)
-        return jax.tree.map(jnp.asarray, to_short_rows(signed))
-    last = (np.asarray(y) * float(problem.constant)).astype(values.dtype)
-    values = np.insert(values[: len(signs)], starts[1:], last)
-    indices = np.insert(indices[: len(signs)], starts[1:], rows.shape[1])
-    starts = starts + np.arange(len(starts))
-    padded = pad_rows(values, indices, starts, problem.width)
-    return jax.tree.map(jnp.asarray, to_short_rows(padded))
+    signed = rows._replace(values=values)
+    if problem.constant is not None:
+        last = (np.asarray(y) * float(problem.constant)).astype(values.dtype)
+        values = np.insert(values[: len(signs)], starts[1:], last)
+        indices = np.insert(indices[: len(signs)], starts[1:], rows.shape[1])
+        starts = starts + np.arange(len(starts))
+        signed = pad_rows(values, indices, starts, problem.width)
+    return jax.tree.map(jnp.asarray, to_short_rows(signed))
 
 
 @jax.jit

@@ -88,11 +88,7 @@ class DenseRows(NamedTuple):
         self, i: Int32[Array, ""], w: Float[Array, " size"]
     ) -> Float[Array, " size"]:
         """Row `i`, which is known to be in range, in the dtype of `w`."""
-        start, sizes = (i, jnp.zeros_like(i)), (1, self.shape[1])
-        row = jax.lax.dynamic_slice(
-            self.values, start, sizes, allow_negative_indices=False
-        )
-        return row[0].astype(w.dtype)
+        return get(self.values, i).astype(w.dtype)
 
 
 @_pytree.record
