@@ -172,8 +172,9 @@ class Online(base.Estimator):
         # Held while the attributes below are changed, or several are read.
         self._lock = threading.RLock()
         self._columns: dict[Hashable, int] = {}
-        # The labels so far, and the number of columns for them; None for a regressor.
-        self._labels: tuple[Label, ...] = ()
+        # The numbers of the labels so far, in order, and of columns for them; None for
+        # a regressor.
+        self._codes: dict[Label, int] = {}
         self._room: int | None = None
         self._queue = Queue.empty(0)
         # The first rows, until their scale has been checked.
@@ -206,13 +207,8 @@ class Online(base.Estimator):
             self._learn_queue()
             if self._state is None:
                 return None
-            labels = None if self._room is None else max(2, len(self._labels))
+            labels = None if self._room is None else max(2, len(self._codes))
             return self._resized_state(max(len(self._columns), 1), labels)
-
-    @property
-    def _predicts(self) -> bool:
-        """Whether there is a model for predictions."""
-        return self._state is not None
 
     def _encode(self, y: Hashable) -> float:
         """A target in the learner's form; makes room for a new label."""
@@ -275,7 +271,6 @@ class Online(base.Estimator):
         self._queue = Queue.empty(width)
 
     def _add_features(self, names: Iterable[Hashable]) -> None:
-        """Gives every feature a column."""
         new = sorted((name for name in names if name not in self._columns), key=repr)
         needed = len(self._columns) + len(new)
         if self._state is None:
@@ -286,7 +281,6 @@ class Online(base.Estimator):
             self._columns[name] = len(self._columns)
 
     def _start_model(self, num_features: int) -> None:
-        """Starts a model for rows with these features."""
         default = 1 / max(num_features, 1)
         self._kernel = choices.kernel_of(self.kernel, self.gamma, None, lambda: default)
         width = self._room_for(num_features)
@@ -395,7 +389,6 @@ class Online(base.Estimator):
             warn(f"{type(self).__name__}: {message}")
 
     def _learn_queue(self) -> None:
-        """Learns all waiting rows."""
         queue = self._queue
         if not queue.size:
             return
@@ -412,7 +405,6 @@ class Online(base.Estimator):
         driver.check_room(self._state)
 
     def _learn_unless_quiet(self) -> None:
-        """Learns the waiting rows, unless they do not change the model."""
         queue = self._queue
         i = queue.quiet
         if i == queue.size:
@@ -452,18 +444,16 @@ class Online(base.Estimator):
 
     @names_class
     def _score_rows(
-        self, rows: Iterable[Row]
-    ) -> tuple[Float[np.ndarray, "n columns"] | None, tuple[Label, ...]]:
-        """The scores of rows by the model so far, and the labels so far.
-
-        The scores are None before there is a model.
-        """
+        self, rows: list[Row]
+    ) -> tuple[Float[np.ndarray, "n columns"], tuple[Label, ...]]:
+        """The scores of rows by the model so far, 0 without one, and the labels."""
         with self._lock:
-            if not self._predicts:
-                return None, self._labels
+            labels = tuple(self._codes)
+            if self._state is None:
+                return np.zeros((len(rows), self._room or 1)), labels
             X = [self._row(x)[0] for x in rows]
             self._learn_unless_quiet()
-            labels, quiet, state = self._labels, self._queue.quiet, self._state
+            quiet, state = self._queue.quiet, self._state
             columns = state.expansion.num_columns
             if not self._in_numpy:
                 if state.expansion.average is not None:
@@ -598,22 +588,18 @@ class BudgetedClassifier(Supervised, base.MiniBatchClassifier):
 
     def _start(self) -> None:
         super()._start()
-        self._labels = () if self.classes is None else tuple(self.classes)
-        self._codes = {label: code for code, label in enumerate(self._labels)}
-        self._room = max(2, len(self._labels))
+        labels = () if self.classes is None else self.classes
+        self._codes = {label: code for code, label in enumerate(labels)}
+        self._room = max(2, len(self._codes))
 
     @property
     def _multiclass(self) -> bool:
         return self.algorithm != "forgetron"
 
     @property
-    def _predicts(self) -> bool:
-        return self._state is not None and len(self._labels) > 1
-
-    @property
     def labels(self) -> tuple[Label, ...]:
         """The labels, in the order of the columns of `state`, or of -1 and +1."""
-        return self._labels
+        return tuple(self._codes)
 
     def predict_one(self, x: Row, **kwargs: object) -> Label:
         """The label of the largest score, the first on ties; None before any label.
@@ -643,20 +629,19 @@ class BudgetedClassifier(Supervised, base.MiniBatchClassifier):
             raise ArgumentError("y", "be a label", f"{y!r}; leave out rows without one")
         code = self._codes.get(y)
         if code is None:
-            code = len(self._labels)
+            code = len(self._codes)
             if code == self._room:
                 room = max(FEWEST_COLUMNS, 1 << code.bit_length())
                 self._grow(self._width, room)
                 self._room = room
-            self._labels += (y,)
             self._codes[y] = code
         return float(2 * code - 1 if self._room == 2 else code)
 
     def _predict(self, rows: list[Row]) -> list[Label]:
         """The labels of the largest scores among the labels so far."""
         scores, labels = self._score_rows(rows)
-        if scores is None:
-            return [labels[0] if labels else None] * len(rows)
+        if not labels:
+            return [None] * len(rows)
         columns = calibration.class_columns(squeeze_columns(scores))
         best = np.argmax(columns[:, : len(labels)], axis=1)
         return [labels[code] for code in best.tolist()]
@@ -666,8 +651,8 @@ class BudgetedClassifier(Supervised, base.MiniBatchClassifier):
     ) -> tuple[Float[np.ndarray, "n labels"], tuple[Label, ...]]:
         """The softmax of the scores of the labels so far, and the labels."""
         scores, labels = self._score_rows(rows)
-        if scores is None:
-            return np.ones((len(rows), len(labels))) / max(1, len(labels)), labels
+        if not labels:
+            return np.zeros((len(rows), 0)), labels
         columns = calibration.class_columns(squeeze_columns(scores))
         return calibration.softmax(columns[:, : len(labels)]), labels
 
@@ -705,7 +690,6 @@ class BudgetedRegressor(Supervised, base.MiniBatchRegressor):
 
     def _predict(self, rows: list[Row]) -> Float[np.ndarray, " n"]:
         scores, _ = self._score_rows(rows)
-        scores = np.zeros((len(rows), 1)) if scores is None else scores
         return scores[:, 0].astype(np.float64)
 
 
@@ -749,7 +733,7 @@ class BudgetedOneClass(Online, base.AnomalyDetector):
     def score_one(self, x: Row) -> float:
         """The anomaly score, about 0 for rows like those learned; 1 without any."""
         scores, _ = self._score_rows([x])
-        return 1.0 if scores is None else 1.0 - float(scores[0, 0])
+        return 1.0 - float(scores[0, 0])
 
 
 class Encoder(base.MiniBatchTransformer):

@@ -667,19 +667,19 @@ def test_batches_are_joined_and_split(rows):
         (False, [10] * 25 + [7]),
         (True, [3, 250, 4]),
     ):
-        found = list(regroup(list(pieces(lengths, weighted)), rows))
+        found = list(regroup(list(pieces(lengths, weighted)), rows, D))
         check_lengths(found, rows)
         check_types(found, np.float32)
         w = weights() if weighted else np.ones(N)
         expected = [numbers().astype(np.float32), TARGETS["int"], w.astype(np.float32)]
         check_equal(joined(found), expected)
-    assert list(regroup([], rows)) == []
+    assert list(regroup([], rows, D)) == []
 
 
 def test_joined_batches_are_in_the_type_asked_for():
     for given in (np.float64, np.float32, np.float16, np.int8):
         for dtype in (np.float64, np.float32):
-            found = list(regroup(list(pieces([N], dtype=given)), 100, dtype))
+            found = list(regroup(list(pieces([N], dtype=given)), 100, D, dtype))
             check_types(found, dtype)
             np.testing.assert_array_equal(
                 joined(found)[0], numbers().astype(given).astype(dtype)
@@ -694,7 +694,7 @@ def test_lists_frames_and_sparse_matrices_are_batches():
         (pd.DataFrame(X[200:210]), pd.Series(y[200:210])),
         (scipy.sparse.coo_array(X[210:]), y[210:].astype(object)),
     ]
-    check_equal(joined(regroup(batches, 60)), [X, y, np.ones(N, np.float32)])
+    check_equal(joined(regroup(batches, 60, D)), [X, y, np.ones(N, np.float32)])
     assert labels(batches).tolist() == sorted(set(y.tolist()))
 
 
@@ -706,14 +706,14 @@ def test_a_source_may_fill_the_same_arrays_again():
             X[:], y[:] = numbers()[part], TARGETS["int"][part]
             yield X, y
 
-    found = list(regroup(filled(), 40))
+    found = list(regroup(filled(), 40, D))
     n = N - N % 30
     check_equal(joined(found)[:2], [np.float32(numbers())[:n], TARGETS["int"][:n]])
 
 
 def test_integers_become_real_where_some_are():
     batches = [(np.zeros((2, 1)), [1, 2]), (np.zeros((2, 1)), [0.5, 1])]
-    assert joined(regroup(batches, 3))[1].tolist() == [1, 2, 0.5, 1]
+    assert joined(regroup(batches, 3, 1))[1].tolist() == [1, 2, 0.5, 1]
     assert labels(batches).tolist() == [0.5, 1, 2]
 
 
@@ -722,8 +722,9 @@ def test_integers_become_real_where_some_are():
 
 def test_prefetched_items_keep_their_order():
     for depth in (1, 2, 50):
-        assert list(prefetch(range(30), depth)) == list(range(30))
-    assert list(prefetch([])) == []
+        items = (i for i in range(30))
+        assert list(prefetch(items, depth)) == list(range(30))
+        assert list(prefetch(items)) == []
 
 
 def test_prefetched_reads_ahead_but_not_far():

@@ -7,10 +7,11 @@ which needs no code per kernel.
 import json
 from collections.abc import Mapping, Sequence
 from types import ModuleType
-from typing import Any, cast
+from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
-from jax.extend.core import JaxprEqn, Literal, Var
+from jax.extend.core import Literal, Var
 from jax.typing import ArrayLike, DTypeLike
 
 from budgetjax import _checks
@@ -32,9 +33,9 @@ ELEMENTWISE = {
 # Operations that call a program, once.
 CALLS = ("jit", "pjit", "closed_call", "custom_jvp_call", "custom_vjp_call")
 REDUCTIONS = {"sum": "ReduceSum", "max": "ReduceMax", "min": "ReduceMin"}
-# The length of an axis, or the name of the first: the number of rows is unknown.
-ROWS = "rows"
-Shape = tuple[int | str, ...]
+# The lengths of axes: that of the first may be the number of rows, which is unknown and
+# a symbol of JAX.
+Shape = tuple[Any, ...]
 # An attribute of an operation.
 Size = int | Sequence[int]
 
@@ -48,14 +49,16 @@ def serialize(predictor: Predictor, version: str) -> bytes:
     found = dict(zip(sorted(program.out_info), names, strict=True))
     if predictor.labels is not None:
         labels = label_array(predictor.labels)
-        text = graph.add("Gather", graph.constant(labels), found.pop("label"), axis=0)
-        results.append(graph.output("label", text, labels.dtype, (ROWS,)))
+        text = graph.add("Gather", graph.constant(labels), found["label"], axis=0)
+        shape = program.out_info["label"].shape
+        results.append(graph.output("label", text, labels.dtype, shape))
     for name in ("scores", "probabilities", "variable"):
         if name in found:
-            shape = _shape(program.out_info[name])
+            shape = program.out_info[name].shape
             results.append(graph.output(name, found[name], predictor.dtype, shape))
     graph.drop_unused()
-    rows = graph.value("X", predictor.row_dtype, (ROWS, predictor.num_features))
+    (given,) = program.jaxpr.in_avals
+    rows = graph.value("X", predictor.row_dtype, given.shape)
     model = onnx.helper.make_model(
         onnx.helper.make_graph(
             graph.nodes, "budgetjax", [rows], results, graph.constants
@@ -70,10 +73,6 @@ def serialize(predictor: Predictor, version: str) -> bytes:
         onnx.helper.set_model_props(model, {"feature_names": names})
     onnx.checker.check_model(model, full_check=True)
     return model.SerializeToString()
-
-
-def _shape(value: Any) -> Shape:
-    return tuple(size if isinstance(size, int) else ROWS for size in value.shape)
 
 
 class Graph:
@@ -112,7 +111,8 @@ class Graph:
     def value(self, name: str, dtype: DTypeLike, shape: Shape) -> Any:
         """The description of an input or output."""
         kind = self.tensor_dtype(dtype)
-        return self.onnx.helper.make_tensor_value_info(name, kind, shape)
+        sizes = [size if isinstance(size, int) else str(size) for size in shape]
+        return self.onnx.helper.make_tensor_value_info(name, kind, sizes)
 
     def output(self, name: str, found: str, dtype: DTypeLike, shape: Shape) -> Any:
         """Gives an array the name of an output, and describes it."""
@@ -137,7 +137,7 @@ class Graph:
         # The length 1 leaves an axis as it is.
         sizes = [size if isinstance(size, int) else 1 for size in shape]
         wanted = self.axes(*sizes)
-        if ROWS in shape and ROWS not in known:
+        if not isinstance(shape[0], int) and shape[0] not in known:
             rows = self.add("Shape", "X", start=0, end=1)
             wanted = self.add("Concat", rows, self.axes(*sizes[1:]), axis=0)
         name = self.add("Expand", name, wanted)
@@ -155,23 +155,23 @@ class Graph:
             return self.constant(variable.val) if is_literal else names[variable]
 
         for name, variable in zip(inputs, jaxpr.invars, strict=True):
-            self.shapes.setdefault(name, _shape(variable.aval))
+            self.shapes.setdefault(name, variable.aval.shape)
         for equation in jaxpr.eqns:
             given = [read(variable) for variable in equation.invars]
             names |= zip(equation.outvars, self.equation(equation, given), strict=True)
         found = zip(map(read, jaxpr.outvars), jaxpr.outvars, strict=True)
-        return [self.full(name, _shape(variable.aval)) for name, variable in found]
+        return [self.full(name, variable.aval.shape) for name, variable in found]
 
-    def equation(self, equation: JaxprEqn, given: list[str]) -> list[str]:
+    def equation(self, equation: Any, given: list[str]) -> list[str]:
         """The names of the results of an operation of JAX."""
-        params, (out, *_) = equation.params, equation.outvars
-        kind, aval = equation.primitive.name, cast(Any, out.aval)
+        params, aval = equation.params, equation.outvars[0].aval
+        kind, shape = equation.primitive.name, aval.shape
         if kind in CALLS:
             return self.translate(params.get("jaxpr", params.get("call_jaxpr")), given)
-        shape = _shape(aval)
         name = self.elementwise(kind, params, given)
         if name is not None:
-            self.shapes[name] = _broadcast([self.shapes[one] for one in given])
+            shapes = (self.shapes[one] for one in given)
+            self.shapes[name] = jnp.broadcast_shapes(*shapes)
         elif kind == "broadcast_in_dim":
             name, places = given[0], params["broadcast_dimensions"]
             known = dict(zip(places, self.shapes[name], strict=True))
@@ -180,7 +180,7 @@ class Graph:
             self.shapes[name] = tuple(known.get(i, 1) for i in range(len(shape)))
         else:
             whole = zip(given, equation.invars, strict=True)
-            whole = [self.full(one, _shape(variable.aval)) for one, variable in whole]
+            whole = [self.full(one, variable.aval.shape) for one, variable in whole]
             name = self.structural(kind, params, whole, shape, aval.dtype)
             self.shapes[name] = shape
         return [name]
@@ -224,11 +224,9 @@ class Graph:
         if not before and reduced in REDUCTIONS:
             axes = self.axes(*params["axes"])
             return self.add(REDUCTIONS[reduced], *given, axes, keepdims=0)
-        pair: Any = params["dimension_numbers"] if kind == "dot_general" else ((), ())
-        contracted, batch = pair
         match kind:
             case "reshape" | "squeeze":
-                sizes = [-1 if size == ROWS else int(size) for size in shape]
+                sizes = [size if isinstance(size, int) else -1 for size in shape]
                 return self.add("Reshape", *given, self.axes(*sizes))
             case "transpose":
                 return self.add("Transpose", *given, perm=params["permutation"])
@@ -242,11 +240,13 @@ class Graph:
                 axes = self.axes(*range(len(ends)))
                 starts = self.axes(*params["start_indices"])
                 return self.add("Slice", *given, starts, self.axes(*ends), axes)
-            case "dot_general" if len(shape) == 2 and not any(batch):
-                # A product of two matrices, either of them transposed or not.
-                (left,), (right,) = contracted
-                sides = {"transA": int(left == 0), "transB": int(right == 1)}
-                return self.add("Gemm", *given, **sides)
+            case "dot_general" if len(shape) == 2:
+                contracted, batch = params["dimension_numbers"]
+                if not any(batch):
+                    # A product of two matrices, either of them transposed or not.
+                    (left,), (right,) = contracted
+                    sides = {"transA": int(left == 0), "transB": int(right == 1)}
+                    return self.add("Gemm", *given, **sides)
             case "gather" if params["dimension_numbers"].collapsed_slice_dims == (1,):
                 # Columns of a matrix.
                 columns = self.add("Squeeze", given[1], self.axes(-1))
@@ -259,11 +259,3 @@ class Graph:
                 return self.add("TopK", *given, self.axes(shape[-1]), **last)
         wanted = "be made of operations that ONNX has to be written as ONNX"
         raise ArgumentError("kernel", wanted, f"{kind}; a file NAME.stablehlo has any")
-
-
-def _broadcast(shapes: list[Shape]) -> Shape:
-    """The shape of an elementwise result; axes of length 1 fit any length."""
-    rank = max(map(len, shapes))
-    aligned = [(1,) * (rank - len(shape)) + shape for shape in shapes]
-    columns = zip(*aligned, strict=True)
-    return tuple(next((size for size in of if size != 1), 1) for of in columns)

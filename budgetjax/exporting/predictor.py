@@ -147,7 +147,6 @@ def _compose_scalers(scaler: Any, model: models.Labelled) -> models.Labelled:
 def _row_dtype(
     scaling: Scaling | Encoding, parts: tuple[KernelModel, ...], dtype: np.dtype
 ) -> np.dtype:
-    """The dtype of rows: that of the model, or float64 if that would round too much."""
     if isinstance(scaling, Encoding):
         _, _, _, column, low, high, _ = scaling
         widths = np.where(low < high, high - low, np.inf) * scaling.unit[column]
@@ -173,18 +172,16 @@ def _units(
     if scaling is None:
         return None
     if isinstance(scaling, Encoding):
-        mean, divisor, fills = scaling.centre, scaling.unit, False
-        deviations = divisor
+        mean, divisor = scaling.centre, scaling.unit
     else:
-        mean, divisor, fills = scaling.mean, scaling.divisor, scaling.fills
-        deviations = scaling.deviation[~scaling.constant]
+        mean, divisor = scaling.mean, scaling.divisor
     row_dtype = _row_dtype(scaling, parts, dtype)
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
         first, factor = mean.astype(row_dtype), (1 / divisor).astype(dtype)
         rest = (mean - first).astype(row_dtype)
-        units = Units(first, rest, factor, fills)
+        units = Units(first, rest, factor, scaling.fills)
     if not all(np.all(np.isfinite(part)) for part in units[:3]):
-        least = np.min(deviations, initial=np.inf)
+        least = np.min(divisor, initial=np.inf)
         got = f"means up to {np.max(np.abs(mean)):g} and deviations from {least:g}"
         raise ArgumentError("model", f"have a scaling in the range of {dtype}", got)
     return units
@@ -303,11 +300,10 @@ def _scores(part: KernelModel, X: Float[Array, "n d"]) -> Float[Array, "n column
 
 def label_array(labels: np.ndarray) -> np.ndarray:
     """Labels as int64, booleans, float64, or text in an array of objects."""
-    values = labels.tolist()
+    values, kind = labels.tolist(), labels.dtype.kind
     if all(isinstance(one, str) for one in values):
         return np.array(values, object)
-    if labels.dtype.kind in "iu":
-        return labels.astype(np.int64)
-    if labels.dtype.kind in "bf":
-        return labels.astype(bool if labels.dtype.kind == "b" else np.float64)
+    dtypes = {"i": np.int64, "u": np.int64, "b": np.bool, "f": np.float64}
+    if kind in dtypes:
+        return labels.astype(dtypes[kind])
     raise ArgumentError("labels", "be numbers or text", format_labels(labels))

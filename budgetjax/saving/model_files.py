@@ -7,7 +7,6 @@ import json
 import os
 import pathlib
 import secrets
-import stat
 import sys
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -201,7 +200,6 @@ def _read_intact(path: str | os.PathLike[str]) -> tuple[Notes, bytes]:
 
 
 def _header(data: bytes) -> Notes:
-    """The header of an intact model in these bytes."""
     try:
         size = int.from_bytes(data[:8], "little")
         found = json.loads(json.loads(data[8 : 8 + size])["__metadata__"][HEADER])
@@ -230,7 +228,7 @@ def replace(path: str, parts: Iterable[bytes]) -> None:
     temporary = os.path.join(folder, f".{name}.{secrets.token_hex(4)}.tmp")
     try:
         if os.path.exists(path) and not os.path.isfile(path):
-            if not stat.S_ISCHR(os.stat(path).st_mode):
+            if not pathlib.Path(path).is_char_device():
                 raise OSError(errno.EEXIST, "it is a folder or a pipe")
             with open(path, "wb") as device:
                 device.writelines(parts)

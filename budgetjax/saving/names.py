@@ -59,10 +59,9 @@ def fields_of(kind: type) -> tuple[str, ...]:
 
 def parts_of(record: Any) -> dict[str, Any]:
     """The fields of a record, both leaves and static ones."""
-    fields = fields_of(type(record))
-    # A field of a tuple may have the name of a method.
-    parts = record if isinstance(record, tuple) else map(vars(record).get, fields)
-    return dict(zip(fields, parts, strict=True))
+    if is_named_tuple(type(record)):
+        return record._asdict()
+    return {name: vars(record).get(name) for name in fields_of(type(record))}
 
 
 def build_record(kind: type, parts: Mapping[str, Any]) -> Any:

@@ -1,5 +1,6 @@
 """Batches of examples from a source, with a common size and read-ahead."""
 
+import contextlib
 import dataclasses
 import queue
 import threading
@@ -127,8 +128,8 @@ def iterate_targets(batches: Iterable[object]) -> Iterator[np.ndarray]:
 def regroup(
     batches: Iterable[object],
     rows: int,
+    width: int,
     dtype: DTypeLike = np.float32,
-    width: int | None = None,
     outputs: tuple[int, ...] = (),
     names: tuple[str, ...] | None = None,
 ) -> Iterator[tuple[np.ndarray, ...]]:
@@ -136,17 +137,14 @@ def regroup(
 
     It yields `(X, y, weight)` of shapes `(n, width)`, `(n, *outputs)` and `(n,)`, with
     targets as of `coerce_targets`, dense, and copied, so a source may reuse its arrays.
-    `width` None is that of the first batch, and `names` is the order of the columns of
-    data frames and Arrow tables.
+    `names` is the order of the columns of data frames and Arrow tables.
     """
-    if names is None and isinstance(batches, Batches):
-        names = batches.feature_names
 
     def pieces() -> Iterator[tuple[np.ndarray, ...]]:
-        row, text, columns = 0, None, width
+        row, text = 0, None
         for i, batch in enumerate(batches):
-            X, y, weight = _check_shapes(i, batch, row, columns, outputs, names)
-            columns, text = X.shape[1], _check_kind(y, row, text)
+            X, y, weight = _check_shapes(i, batch, row, width, outputs, names)
+            text = _check_kind(y, row, text)
             for start in range(0, len(y), rows):
                 part, first = slice(start, start + rows), row + start
                 piece = X[part]
@@ -159,7 +157,6 @@ def regroup(
             row += len(y)
 
     with names_errors(source_name(batches)):
-        rows = _checks.size("rows", rows)
         yield from raw_rows.regroup(pieces(), rows)
 
 
@@ -200,7 +197,7 @@ def _check_shapes(
     i: int,
     batch: object,
     row: int,
-    width: int | None,
+    width: int,
     outputs: tuple[int, ...],
     names: tuple[str, ...] | None,
 ) -> tuple[Any, np.ndarray, np.ndarray]:
@@ -214,7 +211,7 @@ def _check_shapes(
         if len(X.shape) != 2 or X.shape[0] != len(y):
             expected = f"have shape ({len(y)}, d), one row per target"
             raise ArgumentError("X", expected, X.shape)
-        if width is not None and X.shape[1] != width:
+        if X.shape[1] != width:
             expected = f"have {width} columns, as the model or the rows before"
             raise ArgumentError("X", expected, X.shape[1])
         weight = np.ones(len(y)) if weight is None else _checks.array("weight", weight)
@@ -269,7 +266,7 @@ def coerce_targets(y: object, row: int, outputs: tuple[int, ...] = ()) -> np.nda
     is the number of the first row.
     """
     y = np.asarray(y)
-    if outputs and y.shape[1:] == outputs and y.ndim == 2:
+    if outputs and y.shape[1:] == outputs:
         columns = (coerce_targets(column, row) for column in y.T)
         return np.stack(list(columns), axis=1)
     if y.ndim != 1:
@@ -315,14 +312,14 @@ def _coerce_objects(y: np.ndarray, row: int) -> np.ndarray:
     )
 
 
-def prefetch(items: Iterable[Item], depth: int = 2) -> Generator[Item, None, None]:
+def prefetch(
+    items: Generator[Item, None, None], depth: int = 2
+) -> Generator[Item, None, None]:
     """The same items, which a thread reads ahead; an error is raised in its place.
 
     When the consumer stops, the thread stops after its current item. At most `depth`
     items are held, besides the one in use and the one being read.
     """
-    with names_errors("prefetch"):
-        depth = _checks.size("depth", depth)
     # An item, the error of the source, or None at its end.
     results: queue.Queue[tuple[Item] | BaseException | None] = queue.Queue()
     free, stopped = threading.Semaphore(depth), threading.Event()
@@ -330,16 +327,12 @@ def prefetch(items: Iterable[Item], depth: int = 2) -> Generator[Item, None, Non
     def read() -> None:
         failed = None
         try:
-            source = iter(items)
-            try:
-                for item in source:
+            with contextlib.closing(items):
+                for item in items:
                     free.acquire()
                     if stopped.is_set():
                         return
                     results.put((item,))
-            finally:
-                if isinstance(source, Generator):
-                    source.close()
         except BaseException as error:  # the consumer raises it
             failed = error
         results.put(failed)

@@ -4,7 +4,14 @@ import contextlib
 import functools
 import itertools
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    Callable,
+    Generator,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from typing import Any, NamedTuple, TypeVar
 
 import jax
@@ -210,7 +217,6 @@ def _learn(
 
 
 def _check_batches(batches: object) -> None:
-    """Raises if this cannot be an iterable of batches."""
     first = batches[0] if isinstance(batches, tuple) and batches else None
     is_single = any(hasattr(one, "dtype") for one in (batches, first))
     is_other = isinstance(batches, str | bytes | os.PathLike | Mapping)
@@ -256,7 +262,6 @@ def _initial_model(
     encode: Encoding | None,
     size: int | None,
 ) -> StreamModel:
-    """The model at the start of a run."""
     wanted = _checks.flag("standardise", standardise)
     _checks.finite("intercept", intercept)
     intercept = np.asarray(intercept, np.float64)
@@ -310,7 +315,6 @@ def _check_continued(
     standardise: bool,
     encode: Encoding | None,
 ) -> None:
-    """Raises if these arguments do not fit the model to continue."""
     if encode is not None:
         expected = "be None for a model to continue, which keeps its own"
         raise ArgumentError("encode", expected, _checks.kind_name(encode))
@@ -380,15 +384,13 @@ def _pad(
 
 def _prepare_batches(
     batches: Iterable[object], start: Position, rows: int
-) -> Iterator[Batch]:
+) -> Generator[Batch, None, None]:
     """The batches after a position, ready to be learned; it runs ahead of learning."""
     model, read = start.model, 0
     vectors, scaling = model.state.expansion.vectors, model.scaling
     names, outputs = model.model.feature_names, models.target_shape(model.state)
-    width = models.num_features(model)
-    ready = source.regroup(
-        *(batches, rows, _dtype_of_rows(model)), width, outputs, names
-    )
+    width, dtype = models.num_features(model), _dtype_of_rows(model)
+    ready = source.regroup(batches, rows, width, dtype, outputs, names)
     for index, (X, y, weight) in enumerate(ready):
         first, read = index * rows, index + 1
         if read < start.batches:
@@ -566,7 +568,6 @@ def _learn_rows(
 
 
 def _progress_text(model: StreamModel) -> str:
-    """The text of the progress bar."""
     vectors = int(model.state.expansion.num_active)
     name = "mean squared error" if models.is_regressor(model.state) else "error"
     return f"{name} {model.error:.4g}, {vectors} support vectors"

@@ -5,7 +5,6 @@ import contextlib
 import itertools
 import lzma
 import os
-import types
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -33,27 +32,25 @@ INDEX = "__index_level_"
 
 
 class Columns(NamedTuple):
-    """The names of the columns of a table that are read.
+    """The columns of a table that are read.
 
-    `texts` maps the name of an indicator feature to its column and text; an empty text
-    stands for all texts of the column.
+    `features` has the column and the text of every feature. The text is None for the
+    numbers of the column, and empty for indicators of all its texts.
     """
 
-    features: tuple[str, ...]
+    features: Mapping[str, tuple[str, str | None]]
     target: str | None = None
     weight: str | None = None
-    texts: Mapping[str, tuple[str, str]] = types.MappingProxyType({})
 
     def names(self) -> list[str]:
         """The names of all columns that are read, without repetition."""
-        found = [self.texts.get(name, (name,))[0] for name in self.features]
-        more = (self.target, self.weight)
-        found += [name for name in more if name is not None]
+        found = [column for column, _ in self.features.values()]
+        found += [name for name in (self.target, self.weight) if name is not None]
         return list(dict.fromkeys(found))
 
     def text_columns(self) -> set[str]:
         """The columns that are read as text."""
-        return {column for column, _ in self.texts.values()}
+        return {column for column, text in self.features.values() if text is not None}
 
 
 class DamageError(Exception):
@@ -78,14 +75,14 @@ class Selection(NamedTuple):
 def choose_columns(names: Sequence[str], selection: Selection) -> Columns:
     """The selected columns, each by its name or number."""
     _check_distinct("column names", "be unique", names)
-    known, texts = set(names), {}
+    known, indicators = set(names), {}
 
     def name_of(use: str, column: object) -> str:
         if isinstance(column, str):
             if column in known:
                 return column
             if use == "features" and (indicator := split_indicator(column, known)):
-                texts[column] = indicator
+                indicators[column] = indicator
                 return column
             expected = f"of the columns {_list_names(names)}"
         elif isinstance(column, bool) or not isinstance(column, int | np.integer):
@@ -96,10 +93,9 @@ def choose_columns(names: Sequence[str], selection: Selection) -> Columns:
             expected = f"a column number from {-len(names)} to {len(names) - 1}"
         raise ArgumentError(use, f"be {expected}", f"{column!r}")
 
-    target, weight = (
-        None if one is None else name_of(use, one)
-        for use, one in (("target", selection.target), ("weight", selection.weight))
-    )
+    target, weight = selection.target, selection.weight
+    target = None if target is None else name_of("target", target)
+    weight = None if weight is None else name_of("weight", weight)
     if weight is not None and target is None:
         expected, got = "come with a target", f"{weight!r} and target=None"
         raise ArgumentError("weight", expected, got)
@@ -113,12 +109,12 @@ def choose_columns(names: Sequence[str], selection: Selection) -> Columns:
     if not features:
         got = f"none; the columns are {_list_names(names)}"
         raise ArgumentError("features", "be at least one column", got)
-    columns = Columns(features, target, weight, texts)
     used = [name for name in (target, weight) if name is not None]
-    used += [name for name in features if name not in texts]
-    used += columns.text_columns()
+    used += [name for name in features if name not in indicators]
+    used += {column for column, _ in indicators.values()}
     _check_distinct("features, target and weight", "be different columns", used)
-    return columns
+    places = {name: indicators.get(name, (name, None)) for name in features}
+    return Columns(places, target, weight)
 
 
 def _all_features(names: Sequence[str], others: set[str | None]) -> tuple[str, ...]:
@@ -153,9 +149,8 @@ def _check_distinct(argument: str, expected: str, names: Sequence[str]) -> None:
 
 
 def _list_names(names: Sequence[str]) -> str:
-    if len(names) > 20:
-        return f"{', '.join(map(repr, names[:20]))} and {len(names) - 20} more"
-    return ", ".join(map(repr, names))
+    more = f" and {len(names) - 20} more" if len(names) > 20 else ""
+    return ", ".join(map(repr, names[:20])) + more
 
 
 class Table(NamedTuple):
@@ -195,17 +190,17 @@ def table_batches(path: Any, tables: Sequence[Table], selection: Selection) -> B
         columns = choose_columns(first.schema.names, selection)
     same = selection._replace(target=columns.target, weight=columns.weight)
     if selection.features is not None:
-        same = same._replace(features=columns.features)
+        same = same._replace(features=tuple(columns.features))
     for table in tables[1:]:
         with names_errors(table.name):
             # All columns are wanted, so no file may lack one.
             others = choose_columns(table.schema.names, same).features
-            if odd := set(others) ^ set(columns.features):
+            if odd := others.keys() ^ columns.features.keys():
                 expected = f"have the columns of {first.name}"
                 got = f"{min(odd)!r} in one of them only"
                 raise ArgumentError("every file", expected, got)
     types = set().union(*(_column_types(table.schema, columns) for table in tables))
-    dtype = files.float_type(selection.dtype, files.exact_type(types))
+    dtype = files.float_type(selection.dtype, types)
     with names_errors(name):
         columns = _add_indicators(columns, tables)
     rows = source.rows_per_batch(len(columns.features), dtype, selection.batch_rows)
@@ -219,7 +214,7 @@ def table_batches(path: Any, tables: Sequence[Table], selection: Selection) -> B
                     )
 
     def read_targets() -> Iterator[np.ndarray]:
-        return (y for _, y in regroup(pieces(Columns((), columns.target)), rows))
+        return (y for _, y in regroup(pieces(Columns({}, columns.target)), rows))
 
     counts = [table.num_rows for table in tables]
     return Batches(
@@ -227,7 +222,7 @@ def table_batches(path: Any, tables: Sequence[Table], selection: Selection) -> B
         len(columns.features),
         read=lambda: regroup(pieces(columns), rows),
         num_rows=None if None in counts else sum(filter(None, counts)),
-        feature_names=columns.features,
+        feature_names=tuple(columns.features),
         read_targets=None if columns.target is None else read_targets,
     )
 
@@ -253,34 +248,35 @@ def _add_indicators(columns: Columns, tables: Sequence[Table]) -> Columns:
 
     It makes one pass over these columns, if there are any; the texts are sorted.
     """
-    wanted = [column for column, text in columns.texts.values() if not text]
-    if not wanted:
+    from pyarrow import large_string
+
+    found: dict[str, set[str]] = {
+        column: set() for column, text in columns.features.values() if text == ""
+    }
+    if not found:
         return columns
-    found: dict[str, set[str]] = {column: set() for column in wanted}
-    of_text = [f"{column}=" for column in wanted]
-    asked = Columns(tuple(of_text), texts={name: (name[:-1], "") for name in of_text})
+    asked = Columns({f"{column}=": (column, "") for column in found})
     parts = (table.parts(asked, source.MAX_ROWS) for table in tables)
     for _, part in itertools.chain.from_iterable(parts):
         for column, texts in found.items():
-            texts.update(_as_text(part.column(column)).unique().drop_null().to_pylist())
+            text = part.column(column).cast(large_string())
+            texts.update(text.unique().drop_null().to_pylist())
             if len(texts) > MAX_TEXTS:
                 raise ArgumentError(
                     f"column {column!r}",
                     f"have at most {MAX_TEXTS:,} texts, to make a feature of each",
                     "more",
                 )
-    features, texts = [], {}
-    for name in columns.features:
-        if name not in columns.texts:
-            features.append(name)
-            continue
-        column, text = columns.texts[name]
-        for one in [text] if text else sorted(found[column] - {""}):
-            features.append(f"{column}={one}")
-            texts[features[-1]] = column, one
+    features: dict[str, tuple[str, str | None]] = {}
+    for name, (column, text) in columns.features.items():
+        if text == "":
+            texts = sorted(found[column] - {""})
+            features |= {f"{column}={one}": (column, one) for one in texts}
+        else:
+            features[name] = column, text
     if not features:
         raise ArgumentError("features", "be at least one column", "no text")
-    return columns._replace(features=tuple(features), texts=texts)
+    return columns._replace(features=features)
 
 
 def _convert_part(
@@ -300,14 +296,13 @@ def _convert_part(
 
     X = np.zeros((part.num_rows, len(columns.features)), dtype)
     places: dict[str, dict[str, int]] = {}
-    for i, name in enumerate(columns.features):
-        if name in columns.texts:
-            column, text = columns.texts[name]
-            places.setdefault(column, {})[text] = i
+    for i, (column, text) in enumerate(columns.features.values()):
+        if text is None:
+            X[:, i] = numbers("X", column)
         else:
-            X[:, i] = numbers("X", name)
+            places.setdefault(column, {})[text] = i
     for column, place in places.items():
-        _write_indicators(X, _as_text(found[column]), place)
+        _write_indicators(X, found[column], place)
     if columns.target is None:
         return (X,)
     y = _convert_column(row, "y", columns.target, found[columns.target])
@@ -317,22 +312,14 @@ def _convert_part(
     return X, y, numbers("weight", columns.weight)
 
 
-def _as_text(column: "Array") -> "Array":
-    """A column as text, whatever its type."""
-    from pyarrow import large_string, types
-
-    if types.is_dictionary(column.type):
-        column = column.dictionary_decode()
-    return column.cast(large_string())
-
-
 def _write_indicators(X: np.ndarray, column: "Array", places: dict[str, int]) -> None:
     """Writes 1 into the column of X for each row's text, if it has one."""
-    encoded = column.dictionary_encode()
-    of_code = [places.get(text, -1) for text in encoded.dictionary.to_pylist()]
-    # A missing text gets the last code, which has no place.
-    codes = _as_numpy(encoded.indices.fill_null(len(of_code)))
-    at = np.array([*of_code, -1])[codes]
+    from pyarrow import array, compute, large_string
+
+    text, texts = column.cast(large_string()), array(list(places), large_string())
+    codes = compute.index_in(text, texts)  # pyright: ignore[reportAttributeAccessIssue]
+    # A text without a column, or a missing one, has no code.
+    at = np.array([*places.values(), -1])[_as_numpy(codes.fill_null(-1))]
     rows = np.flatnonzero(at >= 0)
     X[rows, at[rows]] = 1
 
@@ -344,31 +331,30 @@ def _convert_column(
 
     It may share memory with Arrow, so do not write to it. Allowed nulls become NaN.
     """
-    from pyarrow import float64, int64, large_string, types, uint8
+    import pyarrow as pa
+    from pyarrow import types
 
     if types.is_dictionary(column.type):
         column = column.dictionary_decode()
     kind = column.type
-    tests = types.is_floating, types.is_integer, types.is_boolean, types.is_decimal
-    numeric = any(test(kind) for test in (*tests, types.is_null))
-    if allow_missing and column.null_count and numeric:
-        column = column.cast(uint8()) if types.is_boolean(kind) else column
-        column = column.cast(float64()).fill_null(float("nan"))
+    if types.is_boolean(kind):
+        column = column.cast(pa.uint8())
+    elif types.is_decimal(kind):
+        whole = use == "y" and kind.scale <= 0
+        column = column.cast(pa.int64() if whole else pa.float64())
+    numeric = types.is_floating(column.type) or types.is_integer(column.type)
+    if allow_missing and column.null_count and (numeric or types.is_null(kind)):
+        column = column.cast(pa.float64()).fill_null(float("nan"))
+        numeric = True
     if column.null_count:
         row += column.is_null().index(True).as_py()
         raise ArgumentError(
             use, "not have missing values", f"one in row {row}, column {name!r}"
         ).advised(HOW_TO_FILL if use == "X" else "")
-    kind = column.type
-    if types.is_floating(kind) or types.is_integer(kind):
-        return _as_numpy(column)
-    if types.is_boolean(kind):
-        return _as_numpy(column.cast(uint8())).astype(bool)
-    if types.is_decimal(kind):
-        whole = use == "y" and kind.scale <= 0
-        return _as_numpy(column.cast(int64() if whole else float64()))
-    view = types.is_string_view(kind)
-    text = view or types.is_string(kind) or types.is_large_string(kind)
+    if numeric:
+        values = _as_numpy(column)
+        return values.astype(bool) if use == "y" and types.is_boolean(kind) else values
+    text = kind in (pa.string(), pa.large_string(), pa.string_view())
     if use != "y" or not text:
         expected = "numbers or strings" if use == "y" else "numbers"
         got = repr(column[0].as_py()) if text else kind
@@ -376,7 +362,7 @@ def _convert_column(
             use, f"be {expected}", f"{got} in row {row}, column {name!r}"
         ).advised(HOW_TO_ENCODE if use == "X" else "")
     # Equal strings share one object, since most targets repeat.
-    column = (column.cast(large_string()) if view else column).dictionary_encode()
+    column = column.cast(pa.large_string()).dictionary_encode()
     return np.array(column.dictionary.to_pylist(), object)[_as_numpy(column.indices)]
 
 

@@ -3,7 +3,7 @@
 import contextlib
 import functools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 from jax.typing import DTypeLike
@@ -134,24 +134,22 @@ def csv(
     # One pass over the labels, for any number of passes over the rows.
     target_type = functools.cache(lambda name: _target_type(sources, name, text_target))
 
-    def table(file: _File) -> Table:
-        def read(wanted: Columns, rows: int) -> Iterator["RecordBatch"]:
-            texts = dict.fromkeys(wanted.text_columns(), pa.string())
+    def read(file: _File, wanted: Columns, rows: int) -> Iterator["RecordBatch"]:
+        types = {name: file.schema.field(name).type for name in wanted.names()}
+        for name, kind in types.items():
+            types[name] = kind if pa.types.is_boolean(kind) else pa.float64()
+        types |= dict.fromkeys(wanted.text_columns(), pa.string())
+        if wanted.target is not None:
+            types[wanted.target] = target_type(wanted.target)
+        with file.opened(types, wanted.features) as blocks:
+            yield from blocks
 
-            def type_of(name: str) -> "DataType":
-                if name == wanted.target:
-                    return target_type(name)
-                kind = file.schema.field(name).type
-                return kind if pa.types.is_boolean(kind) else pa.float64()
-
-            types = {name: texts.get(name) or type_of(name) for name in wanted.names()}
-            with file.opened(types, wanted.features) as blocks:
-                yield from blocks
-
-        return Table(file.path, WHAT, file.schema, read)
-
+    tables = [
+        Table(file.path, WHAT, file.schema, functools.partial(read, file))
+        for file in sources
+    ]
     chosen = Selection(target, features, weight, allow_missing, batch_rows, dtype)
-    return table_batches(path, [table(file) for file in sources], chosen)
+    return table_batches(path, tables, chosen)
 
 
 class _File(NamedTuple):
@@ -195,7 +193,7 @@ class _File(NamedTuple):
 
     @contextlib.contextmanager
     def opened(
-        self, types: "dict[str, DataType]", features: Sequence[str] = ()
+        self, types: "dict[str, DataType]", features: Collection[str] = ()
     ) -> Iterator["RecordBatch"]:
         """A reader of blocks of these columns and types, or of all.
 
@@ -230,7 +228,7 @@ class _File(NamedTuple):
         except pyarrow.ArrowInvalid as error:
             raise DamageError(*self._explain(str(error), features)) from error
 
-    def _explain(self, text: str, features: Sequence[str]) -> tuple[str, str]:
+    def _explain(self, text: str, features: Collection[str]) -> tuple[str, str]:
         """An error with rows counted from 0 and names of columns, and advice."""
         advice = ""
         if column := re.search(r"CSV column #(\d+)", text):

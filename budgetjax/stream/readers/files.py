@@ -2,7 +2,6 @@
 
 import importlib
 import os
-import stat
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -17,21 +16,23 @@ COMPRESSED = {".gz": "gzip", ".bz2": "bz2", ".xz": "lzma"}
 Path = str | os.PathLike[str]
 
 
-def float_type(dtype: DTypeLike | None, of_file: DTypeLike = np.float64) -> np.dtype:
-    """`dtype` if it is float32 or float64; None is the dtype of the file."""
+def float_type(
+    dtype: DTypeLike | None, of_file: Iterable[DTypeLike] = (np.float64,)
+) -> np.dtype:
+    """`dtype`, or for None float32 if it holds all numbers of the file, else float64.
+
+    It raises unless `dtype` is one of these.
+    """
+    if dtype is None:
+        fits = all(np.can_cast(one, np.float32) for one in of_file)
+        return np.dtype(np.float32 if fits else np.float64)
     try:
-        given = np.dtype(of_file if dtype is None else dtype)
+        given = np.dtype(dtype)
     except TypeError:
         given = None
     if given not in (np.float32, np.float64):
         raise ArgumentError("dtype", "be float32, float64 or None", f"{dtype!r}")
     return given
-
-
-def exact_type(dtypes: Iterable[np.dtype]) -> np.dtype:
-    """float32 if it holds all numbers of these dtypes, else float64."""
-    fits = all(np.can_cast(dtype, np.float32) for dtype in dtypes)
-    return np.dtype(np.float32 if fits else np.float64)
 
 
 def list_files(path: Path | Sequence[Path], ends: Sequence[str]) -> Sequence[Path]:
@@ -58,8 +59,7 @@ def check_readable(path: Path) -> None:
 
     It also rejects a pipe, which the first look would consume.
     """
-    mode = os.stat(path).st_mode
-    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+    if os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path)):
         raise ArgumentError(
             "the source",
             "be a file, which can be read more than once",

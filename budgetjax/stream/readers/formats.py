@@ -5,6 +5,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
+from budgetjax import _checks
 from budgetjax._errors import ArgumentError, names_errors
 from budgetjax.stream.batches import Batches
 from budgetjax.stream.readers import files
@@ -123,10 +124,9 @@ def format_of(
     path: files.Path | Sequence[files.Path], format: str | None = None
 ) -> Format:
     """The named format, or the format of a file by its ending."""
-    if format in FORMATS:
-        return FORMATS[format]
     if format is not None:
-        raise ArgumentError("format", f"be one of {', '.join(names())}", f"{format!r}")
+        in_order = {name: FORMATS[name] for name in names()}
+        return _checks.look_up("format", in_order, format)
     end, known = first_ending(path), by_ending()
     if end in PACKED_ENDINGS + UNSUPPORTED_ENDINGS and end not in known:
         advice = "unpack it first" if end in PACKED_ENDINGS else ""

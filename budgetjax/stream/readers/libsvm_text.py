@@ -16,15 +16,13 @@ from jax.typing import DTypeLike
 
 from budgetjax import _checks
 from budgetjax._errors import ArgumentError, names_errors
-from budgetjax.stream.batches import Batches, rows_per_batch
+from budgetjax.stream.batches import MAX_ROWS, Batches, rows_per_batch
 from budgetjax.stream.readers import files
 from budgetjax.stream.readers.formats import register_format
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
-# Rows per block if only targets are read.
-TARGETS = 65_536
 # Far longer than a line with a million numbers.
 LONGEST_LINE = 2**26
 # The maximum number of features: a dense row of them takes 1 GiB.
@@ -109,7 +107,7 @@ def libsvm(
         return blocks if sparse else ((X.toarray(), y) for X, y in blocks)
 
     def read_targets() -> Iterator[np.ndarray]:
-        return (y for _, y in _blocks(parser, TARGETS, labels_only=True))
+        return (y for _, y in _blocks(parser, MAX_ROWS, labels_only=True))
 
     return Batches(name, num_features, read, num_rows, None, read_targets)
 

@@ -59,7 +59,7 @@ def npy(
         n, d = X.shape
         if not d:
             raise ArgumentError("X", "have columns", f"shape {X.shape}")
-    dtype = files.float_type(dtype, files.exact_type([X.dtype]))
+    dtype = files.float_type(dtype, [X.dtype])
     if weight is not None and target is None:
         raise ArgumentError("weight", "come with a target", "target=None")
     paths = {"X": path, "y": target, "weight": weight}
