@@ -38,15 +38,26 @@ def violates_hinge(state: OnlineState, score: Score, y: Label) -> Flag:
 
 
 def basis(state: OnlineState) -> Basis:
-    """An orthonormal basis of the span of the support vectors."""
-    return support_set.whitening(state.kernel, state.expansion)
+    """An orthonormal basis of the span of the support vectors.
+
+    It is `V diag(w)^(-1/2)` of `K = V diag(w) V^T`, without rounding errors in `w`.
+    """
+    w, V = jnp.linalg.eigh(support_set.gram(state.kernel, state.expansion))
+    keep = w > support_set.SMALLEST_EIGENVALUE * w[-1]
+    return V * jnp.where(keep, 1 / jnp.sqrt(jnp.where(keep, w, 1)), 0)[None]
 
 
 def with_weights(state: State, root: Basis, weights: Weights) -> State:
-    """Replaces the coefficients, and nothing that depends on them."""
+    """Replaces the coefficients, and nothing that depends on them.
+
+    The sums of an average start again.
+    """
+    expansion = state.expansion
     coefficients = jnp.matmul(root, weights.T, precision="highest")
-    expansion = support_set.with_coefficients(state.expansion, coefficients)
-    return state._replace(expansion=expansion)
+    terms = jnp.where(expansion.mask[:, None], coefficients / expansion.scale, 0)
+    if expansion.average is not None:
+        terms = jnp.concatenate([terms, jnp.zeros_like(terms)], axis=1)
+    return state._replace(expansion=expansion._replace(coefficients_and_sums=terms))
 
 
 def with_vectors(state: State, vectors: Float[Array, "rows d"]) -> State:

@@ -144,12 +144,8 @@ def update(
     edits, squared_norm, _, factor = project_onto_ball(
         state.kernel, expansion, state.squared_norm, edits, 1.0
     )
-    return (
-        state._replace(
-            maintenance=maintenance.rescale(factor), squared_norm=squared_norm
-        ),
-        edits,
-    )
+    maintenance = maintenance.rescale(factor)
+    return state._replace(maintenance=maintenance, squared_norm=squared_norm), edits
 
 
 alma = Algorithm(

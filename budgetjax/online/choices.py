@@ -93,11 +93,6 @@ REGRESSOR = Family(
 )
 
 
-def family_of(regression: bool) -> Family:
-    """The family of regressors, or of classifiers."""
-    return REGRESSOR if regression else CLASSIFIER
-
-
 # Arguments of `init` that follow from the data and the model, not from settings.
 NO_SETTINGS = (
     *("kernel", "num_features", "num_classes", "num_outputs"),
@@ -132,7 +127,7 @@ def choose(
     maintenance strategy and a loss may be given by name, and the refit has the same
     loss. `num_classes` is None for real targets.
     """
-    family = family_of(num_classes is None)
+    family = REGRESSOR if num_classes is None else CLASSIFIER
     if name is None:
         name = family.before_refit if refits else family.without_refit
     algorithm = _checks.look_up("algorithm", family.algorithms, name)

@@ -31,7 +31,8 @@ branch nor a select over the array: if the condition is false, the row goes to a
 slot.
 
 Many models under `jax.vmap` share one loop, which runs while any of them has a
-violation left; a model that has none writes to its spare slot meanwhile.
+violation left; a model that has none writes to its spare slot meanwhile. With one loop
+condition per model, `vmap` would copy every model's arrays in every turn.
 
 On a CPU all but the products is one kernel (`_platform.join_kernels`), so that a block
 takes some 30 calls instead of 60.
@@ -68,8 +69,7 @@ class Block(NamedTuple):
         word of `num_seen`; `ticks = size + 1`.
       decay: the logarithm of the factor by which idle rounds shrink the model since the
         start of the block.
-      in_average: which rounds are in an average of iterates.
-      makes_room_ahead: whether maintenance waits for a full budget, outside the loop.
+      in_average: which rounds are in an average of iterates, if there is one.
     """
 
     algorithm: Any
@@ -82,8 +82,7 @@ class Block(NamedTuple):
     gram: Float[Array, "size size"]
     round_numbers: Integer[Array, " ticks"]
     decay: Float[Array, " ticks"]
-    in_average: Bool[Array, " size"] | None
-    makes_room_ahead: bool
+    in_average: Bool[Array, " size"]
     axis: str | None
 
 
@@ -125,10 +124,6 @@ def block(
 ) -> tuple[State, Scores]:
     """`Algorithm.learn` of a conservative learner, one round per example.
 
-    With an `axis`, the models go through one loop in lockstep until none has a
-    violation left. With one loop condition per model, `vmap` would copy every model's
-    arrays in every iteration.
-
     Cost: O(B d + T d) per example for blocks of T, and O(T + B) per violation, plus its
     maintenance.
     """
@@ -144,7 +139,7 @@ def block(
         loop = _start_loop(block, state, kernel_rows)
         if X.shape[0] == 1:
             loop = _run_single(block, _make_room_if_full(block, loop))
-        elif block.makes_room_ahead:
+        elif _makes_room_ahead(state):
             loop = jax.lax.while_loop(
                 lambda loop: _any_model(block, loop.next < X.shape[0]),
                 lambda loop: _make_room_if_full(block, _run_violations(block, loop)),
@@ -184,7 +179,7 @@ def _prepare_block(
     expansion = support_set.fade_average(state.expansion)
     scale = decayed_scale(expansion.scale, decay[0])
     state = state._replace(expansion=expansion._replace(scale=scale))
-    in_average = None
+    in_average = present
     if expansion.average is not None:
         seen = state.num_seen._replace(low=round_numbers[1:])
         in_average = present & seen.reaches(expansion.average.start)
@@ -200,7 +195,6 @@ def _prepare_block(
         round_numbers=round_numbers,
         decay=decay,
         in_average=in_average,
-        makes_room_ahead=_makes_room_ahead(state),
         axis=axis,
     )
 
@@ -243,7 +237,7 @@ def _run_violations(block: Block, loop: Loop) -> Loop:
 def _is_ready(block: Block, loop: Loop) -> Flag:
     """Whether a violation is left, and the model has room for it."""
     left = loop.next < block.X.shape[0]
-    return left & ~_is_full(loop) if block.makes_room_ahead else left
+    return left & ~_is_full(loop) if _makes_room_ahead(loop.state) else left
 
 
 def _any_model(block: Block, condition: Flag) -> Flag:
@@ -260,7 +254,7 @@ def _is_full(loop: Loop) -> Flag:
 
 def _make_room_if_full(block: Block, loop: Loop) -> Loop:
     """The loop with room for a candidate, if delayed maintenance has to make it."""
-    if not block.makes_room_ahead:
+    if not _makes_room_ahead(loop.state):
         return loop
     wanted = (loop.next < block.X.shape[0]) & _is_full(loop)
     return _sharding.cond(
@@ -277,9 +271,7 @@ def _make_room(block: Block, loop: Loop, wanted: Flag) -> Loop:
     edits, _ = _with_example(block, loop.edits, loop.columns, loop.last)
     before = support_set.write(state.expansion, edits)
     after = state.maintenance.make_room(state.kernel, before)
-    expansion = jax.tree.map(
-        lambda new, old: jnp.where(wanted, new, old), after, before
-    )
+    expansion = support_set.select(wanted, after, before)
     state = block.algorithm.refresh_caches(state._replace(expansion=expansion))
     kernel_rows = support_set.kernel_rows(
         state.kernel, expansion, block.X, block.squares
@@ -321,7 +313,7 @@ def _finish_block(block: Block, state: State, loop: Loop) -> State:
     edits, _ = _with_example(block, loop.edits, loop.columns, loop.last)
     new, expansion = loop.state, support_set.write(loop.state.expansion, edits)
     average = expansion.average
-    if average is not None and block.in_average is not None:
+    if average is not None:
         count = jnp.sum(block.in_average, dtype=average.total.dtype)
         scale_sum = _scale_sum_before(block, new, loop.last, size)
         average = average._replace(scale_sum=scale_sum, total=average.total + count)
@@ -368,11 +360,10 @@ def _scale_sum_before(
     block: Block, state: OnlineState, last: Index, i: Index | int
 ) -> Scalar:
     """The sum of the scales before round `i`, for the average of iterates."""
-    average, in_average = state.expansion.average, block.in_average
+    average = state.expansion.average
     assert average is not None, "called where iterates are averaged"
-    assert in_average is not None, "a block counts rounds where iterates are averaged"
-    index = jnp.arange(in_average.shape[0], dtype=jnp.int32)
-    idle = in_average & (index > last) & (index < i)
+    index = jnp.arange(block.in_average.shape[0], dtype=jnp.int32)
+    idle = block.in_average & (index > last) & (index < i)
     decay = block.decay[1:] - block.decay[last + 1]
     scales = decayed_scale(state.expansion.scale, jnp.where(idle, decay, 0))
     return average.scale_sum + jnp.sum(jnp.where(idle, scales, 0))
@@ -387,12 +378,7 @@ def _next_turn(block: Block, loop: Loop) -> Loop:
 
 
 def _change_model(block: Block, loop: Loop) -> Loop:
-    """Makes one change of the model, and finds the next violation.
-
-    The edits of the last violation are written here, before any read. If the turn that
-    computes them wrote them too, it would also read the same arrays, and the compiler
-    would copy these to keep the two apart.
-    """
+    """Writes the pending edits, makes the next change, and finds the next violation."""
     edits, columns = _with_example(block, loop.edits, loop.columns, loop.last)
     slots = [row.slot for row in edits.rows]
     kernel_rows = support_set.put_rows(loop.kernel_rows, slots, columns, axis=1)
@@ -418,26 +404,18 @@ def _select_loop(ready: Flag, new: Loop, old: Loop) -> Loop:
     The large arrays are those of `new` in both cases: they hold the edits of the last
     violation.
     """
-
-    def select(after, before):
-        return jax.tree.map(lambda one, two: jnp.where(ready, one, two), after, before)
-
-    def small(loop):
-        loop = loop._replace(kernel_rows=None, edits=None)
-        state, scales = _without_arrays(loop.state)
-        return loop._replace(state=state), scales
-
-    selected, scales = select(small(new), small(old))
-    rows = tuple(
-        row._replace(slot=jnp.where(ready, row.slot, NOWHERE)) for row in new.edits.rows
-    )
+    state, scales = _without_arrays(old.state)
     nothing = support_set.no_edits(new.edits)
-    others = select(new.edits._replace(rows=None), nothing._replace(rows=None))
-    return selected._replace(
-        state=_with_arrays(selected.state, new.state, scales),
-        kernel_rows=new.kernel_rows,
-        edits=others._replace(rows=rows),
+    rows = tuple(
+        row._replace(slot=blank.slot)
+        for row, blank in zip(new.edits.rows, nothing.rows, strict=True)
     )
+    old = old._replace(
+        state=_with_arrays(state, new.state, scales),
+        kernel_rows=new.kernel_rows,
+        edits=nothing._replace(rows=rows),
+    )
+    return support_set.select(ready, new, old)
 
 
 def _without_arrays(state: State) -> tuple[State, tuple[Scalar, Average | None]]:
@@ -514,11 +492,10 @@ def _update(
     )
     with names_errors(block.algorithm.name):
         new, edits = support_set.check_edits("update", type(state), returned)
+    scale = support_set.scale_after(now.scale, edits)
     if average is not None:
         # They bring the sums of the average up to date, too.
         edits = edits._replace(scale_sum=average.scale_sum)
-    scale = support_set.scale_after(now.scale, edits)
-    if average is not None and block.in_average is not None:
         average = average._replace(scale_sum=jnp.where(block.in_average[i], scale, 0))
     new = new._replace(
         expansion=expansion._replace(scale=scale, average=average),

@@ -119,16 +119,16 @@ def check_result(state: OnlineState, scores: Array, X: Array) -> None:
     if isinstance(scores, Tracer):
         return
     if scores.ndim == 0:
+        if jnp.isfinite(scores):
+            return
         what, got = "the model", "one that is not"
-        finite = bool(jnp.isfinite(scores))
     else:
         row = _checks.first_bad_row(scores)
-        finite = row == scores.shape[0]
-        what = "every score"
-        got = "" if finite else f"{np.asarray(scores[row])} in row {row}"
-    if not finite:
-        why = explain_overflow(state, X)
-        raise ArgumentError(what, "be finite", f"{got}: {why}")
+        if row == scores.shape[0]:
+            return
+        what, got = "every score", f"{np.asarray(scores[row])} in row {row}"
+    why = explain_overflow(state, X)
+    raise ArgumentError(what, "be finite", f"{got}: {why}")
 
 
 def explain_overflow(model: models.State, X: Any, first_row: int = 0) -> str:
@@ -194,7 +194,7 @@ def run_checked(
     size: int,
     keeps: bool = True,
 ) -> tuple[State, Array]:
-    """`run` on the output of `examples.stream`, in blocks of `size` examples.
+    """`run` on the output of `examples.check_stream`, in blocks of `size` examples.
 
     If scores are not kept, the second result is 0, or NaN for a non-finite model.
     """

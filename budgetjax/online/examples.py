@@ -72,21 +72,20 @@ def _targets(
     dtype = state.expansion.vectors.dtype
     if counts is not None:
         check_weights(np.atleast_1d(counts), dtype, first_row)
-    y = cast_labels(state, y, rows)
+    y = _cast_labels(state, y, rows)
     if given is not None:
         check_labels(state, given if rows else given[None], first_row)
     return y, _checks.to_device(weight, dtype)
 
 
-def cast_labels(
-    state: Any, y: ArrayLike, rows: tuple[int, ...]
+def _cast_labels(
+    state: Any, y: Array | np.ndarray, rows: tuple[int, ...]
 ) -> Shaped[Array, "..."]:
     """Labels of rows in the dtype of the state: integers for several classes.
 
     A single target per row is repeated for every output.
     """
     columns, more = state.expansion.num_columns, models.target_shape(state)
-    y = _checks.array("y", y)
     if columns == 1 or more:
         if y.dtype == bool:
             raise ArgumentError("y", "be -1 or +1", y.dtype)

@@ -20,7 +20,7 @@ from budgetjax._errors import ArgumentError
 from budgetjax._pytree import Counter, Name
 from budgetjax._shapes import Basis, Flag, PerRow, Scalar, Score, Target, Weights
 from budgetjax.kernels import Kernel
-from budgetjax.online import support_set
+from budgetjax.online import algorithm
 from budgetjax.online.support_set import Expansion
 
 _SGD = optax.sgd(0.2)
@@ -170,8 +170,6 @@ def expand(state: State) -> State:
 
 def with_weights(state: State, root: Basis, weights: Weights) -> State:
     """Replaces the weights and the expansion, and restarts the sums of an average."""
-    expansion = support_set.with_coefficients(
-        state.expansion, jnp.matmul(root, weights.T, precision="highest")
-    )
     sums = None if state.sums is None else jnp.zeros_like(state.sums)
-    return state._replace(expansion=expansion, weights=weights.T, sums=sums)
+    state = algorithm.with_weights(state, root, weights)
+    return state._replace(weights=weights.T, sums=sums)

@@ -158,7 +158,8 @@ def update(
     kernel_row = support_set.kernel_row(state.kernel, expansion, vector, square)
     coefficient = expansion.scale * expansion.coefficients[oldest, 0]
     sigma, label = jnp.abs(coefficient), jnp.sign(coefficient)
-    response = support_set.scores(expansion, kernel_row[None])[0, 0]
+    products = jnp.matmul(kernel_row[None], expansion.coefficients, precision="highest")
+    response = (expansion.scale * products)[0, 0]
     own = candidate.weight * losses.margin_subgradient(score, y)
     mu = label * (response + own[0] * candidate.kernel_row[oldest])
 

@@ -36,12 +36,10 @@ from budgetjax._shapes import Flag, Index, Mask, PerPair, PerRow, Scalar
 from budgetjax.kernels import Kernel
 from budgetjax.online import support_set
 from budgetjax.online.state import OnlineState
-from budgetjax.online.support_set import NOWHERE, Expansion
+from budgetjax.online.support_set import NOWHERE, SMALLEST_EIGENVALUE, Expansion
 
 # Relative to the diagonal of the kernel matrix.
 RIDGE = 1e-3
-# Eigenvalues below this, relative to the largest, are rounding errors.
-SMALLEST = 1e-6
 # The factor by which the ridge grows while it is too small.
 LARGER = 10.0
 
@@ -173,7 +171,7 @@ def reorthonormalise(root: PerPair, gram: PerPair, mask: Mask) -> Span:
     free = jnp.diag(jnp.where(mask, 0, 1).astype(gram.dtype))
     w, V = jnp.linalg.eigh(_times(_times(root, gram), root.T) + free)
     # The kernel, or its rounded matrix, may not be positive definite.
-    w = jnp.maximum(w, SMALLEST * w[-1])
+    w = jnp.maximum(w, SMALLEST_EIGENVALUE * w[-1])
     inverse_root = _times(V / jnp.sqrt(w)[None], V.T)
     kept = mask[:, None] & mask[None]
     root = jnp.where(kept, _times(inverse_root, root), 0)
@@ -217,18 +215,12 @@ def refine(span: Span, kernel_row: PerRow, solution: PerRow, mask: Mask) -> PerR
     return solution + solve(span, jnp.where(mask, residual, 0))
 
 
-def squared_residual(
-    kernel_row: PerRow, kernel_self: Scalar, solution: PerRow
-) -> Scalar:
+def squared_residual(kernel_self: Scalar, inside: Scalar) -> Scalar:
     """The squared distance of `phi(x)` from the span, with the ridge.
 
-    It is at least the part due to the ridge, and not 0 even if the kernel is 0 at `x`.
+    `inside` is the product of the kernel row and the solution. The distance is at least
+    the part due to the ridge, and not 0 even if the kernel is 0 at `x`.
     """
-    inside = jnp.dot(kernel_row, solution, precision="highest")
-    return _squared_residual(kernel_self, inside)
-
-
-def _squared_residual(kernel_self: Scalar, inside: Scalar) -> Scalar:
     floor = jnp.maximum(RIDGE * kernel_self, jnp.finfo(inside.dtype).tiny)
     return jnp.maximum((1 + RIDGE) * kernel_self - inside, floor)
 
@@ -297,14 +289,14 @@ def replacement(
     inside, left, square = _platform.dots(
         (kernel_row, solution), (known, others), (others * others, selves)
     )
-    residual = _squared_residual(kernel_self, -left)
+    residual = squared_residual(kernel_self, -left)
     row = bound(others / jnp.sqrt(residual), square / residual)
     return Replacement(
         slot=slot,
         kernel_row=known,
         kernel_self=kernel_self,
         solution=solution,
-        beyond=_squared_residual(kernel_self, inside),
+        beyond=squared_residual(kernel_self, inside),
         residual=residual,
         column=column,
         inverse=inverse,
@@ -378,7 +370,8 @@ def replace(span: Span, new: Replacement, num_active: Index) -> Span:
     # Step 5, where the corrected rows are bounded again.
     shift = jnp.where(at_slot[None], 0, _times(parts, span.root))
     shift = shift + (along[:, 0] + along[:, 2])[:, None] / 2 * z[None]
-    shift = bound_coefficients(new.selves, rows - shift) - rows
+    corrected = rows - shift
+    shift = bound(corrected, _times(corrected * corrected, new.selves)) - rows
     root = jnp.where(at_slot[None], 0, span.root)
     root = add_products(root, (u, z), *zip(directions, shift, strict=True))
     return Span(gram, new.selves, root, refresh_index)
@@ -395,22 +388,15 @@ def add_products(matrix: PerPair, *pairs: tuple[PerRow, PerRow]) -> PerPair:
     return matrix + sum(u[:, None] * v[None] for u, v in pairs)
 
 
-def bound_coefficients(
-    selves: PerRow, z: Float[Array, "*n rows"]
-) -> Float[Array, "*n rows"]:
-    """Coefficients of a vector of length 1, within the bound that the ridge implies.
-
-    With `z K z^T = 1`, the ridge of K, a fraction of the diagonal `selves`, bounds
-    them. If rounding made the kernel matrix indefinite, they would otherwise grow
-    without bound.
-    """
-    return bound(z, _times(z * z, selves))
-
-
 def bound(
     z: Float[Array, "*n rows"], squares: Float[Array, "*n"]
 ) -> Float[Array, "*n rows"]:
-    """`bound_coefficients` with the sums of `z * z * selves`."""
+    """Coefficients of a vector of length 1, within the bound that the ridge implies.
+
+    With `z K z^T = 1`, the ridge of K, a fraction of its diagonal, bounds `squares`,
+    the sums of `z * z` times that diagonal. If rounding made the kernel matrix
+    indefinite, the coefficients would otherwise grow without bound.
+    """
     return z / jnp.sqrt(jnp.maximum(squares * (RIDGE / 2), 1))[..., None]
 
 

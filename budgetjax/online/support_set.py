@@ -23,7 +23,7 @@ from jaxtyping import Array, Bool, Float, Integer
 from budgetjax import _checks, _platform, _pytree, kernels
 from budgetjax._errors import ArgumentError
 from budgetjax._pytree import Counter
-from budgetjax._shapes import Index, PerPair, PerRow, Scalar
+from budgetjax._shapes import Flag, Index, PerPair, PerRow, Scalar
 from budgetjax.kernels import Kernel
 
 Kind = TypeVar("Kind")
@@ -273,6 +273,15 @@ def _budget_and_capacity(
     return budget, capacity or size
 
 
+def select(condition: Flag, one: Kind, other: Kind) -> Kind:
+    """One of two trees of the same structure; leaves that are in both stay as is."""
+    return jax.tree.map(
+        lambda new, old: new if new is old else jnp.where(condition, new, old),
+        one,
+        other,
+    )
+
+
 def kernel_rows(
     kernel: Kernel,
     expansion: Expansion,
@@ -295,14 +304,6 @@ def gram(kernel: Kernel, expansion: Expansion) -> PerPair:
     mask = expansion.mask
     rows = kernel_rows(kernel, expansion, expansion.vectors, expansion.squares)
     return jnp.where(mask[:, None] & mask[None], rows, 0)
-
-
-def scores(
-    expansion: Expansion, kernel_rows: Float[Array, "n rows"]
-) -> Float[Array, "n columns"]:
-    """`f` at the points of the kernel rows; free slots have zero coefficients."""
-    products = jnp.matmul(kernel_rows, expansion.coefficients, precision="highest")
-    return expansion.scale * products
 
 
 def response(expansion: Expansion, candidate: Candidate) -> Float[Array, " columns"]:
@@ -350,6 +351,12 @@ def sortable_integers(values: Float[Array, " n"]) -> Integer[Array, " n"]:
     width = jnp.finfo(values.dtype).bits
     bits = jax.lax.bitcast_convert_type(values, jnp.dtype(f"int{width}"))
     return jnp.where(bits < 0, jnp.iinfo(bits.dtype).min - bits, bits)
+
+
+def stored_row(expansion: Expansion, slot: Index) -> Row:
+    """The content of this slot, with its sums up to date."""
+    vector, square = expansion.vectors[slot], expansion.squares[slot]
+    return Row(slot, vector, square, term(expansion, slot), expansion.ages[slot])
 
 
 def term(expansion: Expansion, slot: Index) -> Float[Array, " both"]:
@@ -536,26 +543,9 @@ def with_rescale(expansion: Expansion, edits: Edits) -> tuple[Edits, Scalar]:
     return edits, factor
 
 
-def with_coefficients(
-    expansion: Expansion, coefficients: Float[Array, "rows columns"]
-) -> Expansion:
-    """The support set with these true coefficients; restarts sums of an average."""
-    terms = jnp.where(expansion.mask[:, None], coefficients / expansion.scale, 0)
-    if expansion.average is not None:
-        terms = jnp.concatenate([terms, jnp.zeros_like(terms)], axis=1)
-    return expansion._replace(coefficients_and_sums=terms)
-
-
 def with_vectors(
     expansion: Expansion, vectors: Float[Array, "rows features"]
 ) -> Expansion:
     """The support set with other vectors in its slots."""
     squares = kernels.squared_norms(vectors)
     return expansion._replace(vectors=vectors, squares=squares)
-
-
-def whitening(kernel: Kernel, expansion: Expansion) -> PerPair:
-    """`V diag(w)^(-1/2)` of `K = V diag(w) V^T`, without rounding errors in `w`."""
-    w, V = jnp.linalg.eigh(gram(kernel, expansion))
-    keep = w > SMALLEST_EIGENVALUE * w[-1]
-    return V * jnp.where(keep, 1 / jnp.sqrt(jnp.where(keep, w, 1)), 0)[None]

@@ -2,14 +2,12 @@
 
 import functools
 import html
-import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.core import Tracer
 from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 from jax.typing import ArrayLike
@@ -125,14 +123,11 @@ def sweep(
     result, is_finite = _summarise(models, *results)
     new = result.states
     driver.check_room(new)
-    if not isinstance(is_finite, Tracer) and not np.all(np.asarray(is_finite)):
-        i = int(np.argmin(np.asarray(is_finite)))
-        raise ArgumentError(
-            "every model",
-            "be finite",
-            f"model {i} that is not: "
-            f"{driver.explain_overflow(_take(new, np.int32(i)), X)}",
-        )
+    known = _checks.concrete(is_finite)
+    if known is not None and not np.all(known):
+        i = np.argmin(known).astype(np.int32)
+        why = driver.explain_overflow(_take(new, i), X)
+        raise ArgumentError("every model", "be finite", f"model {i} that is not: {why}")
     return result
 
 
@@ -323,7 +318,5 @@ def grid(**axes: Any) -> Grid:
         if array.ndim != 1 or array.size == 0:
             raise ArgumentError(name, "be a list of numbers", f"shape {array.shape}")
         arrays.append(array)
-    combinations = itertools.product(*(range(len(array)) for array in arrays))
-    index = np.array(list(combinations)).T
-    columns = tuple(array[i] for array, i in zip(arrays, index, strict=True))
-    return Grid(tuple(axes), columns)
+    columns = (column.ravel() for column in np.meshgrid(*arrays, indexing="ij"))
+    return Grid(tuple(axes), tuple(columns))

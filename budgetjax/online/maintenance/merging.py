@@ -3,9 +3,8 @@
 import functools
 from typing import Any, ClassVar, NamedTuple
 
-import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array
 
 from budgetjax import _checks, _sharding
 from budgetjax._pytree import static
@@ -62,12 +61,12 @@ class Merge(Maintenance):
         unavailable = _unavailable(expansion, smallest.slot, stays)
         between = candidate.kernel_row[smallest.slot]
         model = kernel, expansion, candidate
-        partner = _best_partner(
+        pair, joins, _ = _best_partner(
             *model, smallest, unavailable, stays, between, self.same_sign
         )
-        full, joins = expansion.full, partner.is_candidate
-        slot = jnp.where(joins, smallest.slot, partner.slot)
-        merged = partner.pair.merge(jnp.where(full, slot, NOWHERE), partner.age)
+        full = expansion.full
+        slot = jnp.where(joins, smallest.slot, pair.n.slot)
+        merged = pair.merge(jnp.where(full, slot, NOWHERE), pair.n.age)
         slot = jnp.where(stays & ~joins, smallest.slot, NOWHERE)
         slot = jnp.where(full, slot, expansion.free)
         return self, Edits((merged, support_set.row(expansion, candidate, slot)))
@@ -128,22 +127,18 @@ class MultiMerge(Maintenance):
                 between = candidate.kernel_row[smallest.slot]
             else:
                 between = _kernel_with(kernel, candidate, merged)
-            partner = _best_partner(
+            pair, joins, exists = _best_partner(
                 *model, merged, unavailable, outside, between, self.same_sign
             )
-            joins, exists = partner.is_candidate, partner.exists
             outside = outside & ~joins
-            unavailable |= _unavailable(expansion, partner.slot, ~joins)
-            slot = jnp.where(joins, smallest.slot, partner.slot)
+            unavailable |= _unavailable(expansion, pair.n.slot, ~joins)
+            slot = jnp.where(joins, smallest.slot, pair.n.slot)
             if count == 1:
-                merged = partner.pair.merge(slot, partner.age)
+                merged = pair.merge(slot, pair.n.age)
                 continue
             # The budget may be smaller than the number of vectors to merge.
-            merged = jax.tree.map(
-                lambda new, old, exists=exists: jnp.where(exists, new, old),
-                partner.pair.shorter_first().merge(merged.slot, merged.age),
-                merged,
-            )
+            more = pair.shorter_first().merge(merged.slot, merged.age)
+            merged = support_set.select(exists, more, merged)
             emptied = jnp.where(exists, slot, NOWHERE)
             rows.append(support_set.empty_row(expansion, emptied))
         slot = jnp.where(stays & outside, smallest.slot, NOWHERE)
@@ -158,8 +153,7 @@ class MergeBestPair(Maintenance):
     column, pairs of the same sign come first.
 
     Reference: Wang, Crammer and Vucetic (2010), "Multi-class Pegasos on a budget",
-    section 4.3, which considers only partners of the smallest vector to save time; see
-    https://jmlr.org/papers/volume13/wang12b/wang12b.pdf
+    section 4.3; see https://jmlr.org/papers/volume13/wang12b/wang12b.pdf
 
     Attributes:
       gram: `k(x_i, x_j)`, shape `(rows, rows)`; set by `init`.
@@ -183,7 +177,6 @@ class MergeBestPair(Maintenance):
         gram = support_set.set_row_and_column(
             self.gram, NOWHERE, candidate.kernel_row, candidate.kernel_self
         )
-        own = support_set.candidate_term(expansion, candidate)
         coefficients = expansion.coefficients.at[last].set(candidate.coefficients)
         ages = expansion.ages.at[last].set(candidate.age)
         lengths = jnp.sum(coefficients**2, axis=1)
@@ -191,15 +184,12 @@ class MergeBestPair(Maintenance):
         i, j, decay = _best_pair(gram, ages, lengths, products, expansion.num_columns)
 
         def member(index):
-            is_candidate = index == last
-            term = jnp.where(is_candidate, own, support_set.term(expansion, index))
-            vector = expansion.vectors[index]
-            return jnp.where(is_candidate, candidate.vector, vector), term
+            own = support_set.row(expansion, candidate, index)
+            stored = support_set.stored_row(expansion, index)
+            return support_set.select(index == last, own, stored)
 
-        (m_vector, m_term), (n_vector, n_term) = member(i), member(j)
         pair = Pair(
-            *(m_vector, n_vector),
-            *(m_term, n_term),
+            *(member(i), member(j)),
             *(lengths[i], lengths[j]),
             product=products[i, j],
             decay=decay,
@@ -254,10 +244,8 @@ class Pair(NamedTuple):
     Lengths are `||a||^2`, the product `<a_m, a_n>`, the decay `-log k(x_m, x_n)`.
     """
 
-    m_vector: Float[Array, " features"]
-    n_vector: Float[Array, " features"]
-    m_term: Float[Array, " both"]
-    n_term: Float[Array, " both"]
+    m: Row
+    n: Row
     m_length: Scalar
     n_length: Scalar
     product: Scalar
@@ -265,38 +253,20 @@ class Pair(NamedTuple):
 
     def shorter_first(self) -> "Pair":
         """The pair, with `m` and `n` swapped if `n` is the shorter."""
-        swap = self.n_length < self.m_length
-
-        def ordered(m, n):
-            return jnp.where(swap, n, m), jnp.where(swap, m, n)
-
-        vectors = ordered(self.m_vector, self.n_vector)
-        terms = ordered(self.m_term, self.n_term)
-        lengths = ordered(self.m_length, self.n_length)
-        return Pair(*vectors, *terms, *lengths, self.product, self.decay)
+        swapped = self._replace(
+            m=self.n, n=self.m, m_length=self.n_length, n_length=self.m_length
+        )
+        return support_set.select(self.n_length < self.m_length, swapped, self)
 
     def merge(self, slot: Index, age: Index) -> Row:
         """Equations (20) to (22): the vector that replaces both, in this slot."""
         h = merge_position.position(
             self.m_length, self.n_length, self.product, self.decay
         )
-        z = h * self.m_vector + (1 - h) * self.n_vector
+        z = h * self.m.vector + (1 - h) * self.n.vector
         p, q = jnp.exp(-self.decay * (1 - h) ** 2), jnp.exp(-self.decay * h**2)
-        term = self.m_term * p + self.n_term * q
+        term = self.m.term * p + self.n.term * q
         return Row(slot, z, jnp.dot(z, z, precision="highest"), term, age)
-
-
-class Partner(NamedTuple):
-    """The partner `n` that a vector `m` loses least with, and may be shorter than.
-
-    If it is the candidate, its slot is arbitrary.
-    """
-
-    slot: Index
-    is_candidate: Flag
-    age: Index
-    pair: Pair
-    exists: Flag
 
 
 def _smallest(expansion: Expansion, candidate: Candidate) -> tuple[Row, Flag]:
@@ -309,12 +279,8 @@ def _smallest(expansion: Expansion, candidate: Candidate) -> tuple[Row, Flag]:
     slot = support_set.oldest_argmin(expansion.ages, lengths)
     stays = jnp.sum(candidate.coefficients**2) >= lengths[slot]
     entering = support_set.row(expansion, candidate, slot)
-    vector, square = expansion.vectors[slot], expansion.squares[slot]
-    term, age = support_set.term(expansion, slot), expansion.ages[slot]
-    stored = Row(slot, vector, square, term, age)
-    return jax.tree.map(
-        lambda old, new: jnp.where(stays, old, new), stored, entering
-    ), stays
+    stored = support_set.stored_row(expansion, slot)
+    return support_set.select(stays, stored, entering), stays
 
 
 def _unavailable(expansion: Expansion, slot: Index, excluded: Flag) -> Mask:
@@ -332,10 +298,12 @@ def _best_partner(
     outside: Flag,
     between: Scalar,
     same_sign: bool,
-) -> Partner:
-    """The partner with the least loss: in a slot, or the candidate if `outside`.
+) -> tuple[Pair, Flag, Flag]:
+    """The pair of `m` and the partner with the least loss, which may be the shorter.
 
-    `between` is the kernel of `m` and the candidate.
+    The partner is in a slot, or the candidate if that is `outside`. The second result
+    is whether it is the candidate, where `n.slot` is arbitrary; the third, whether
+    there is a partner. `between` is the kernel of `m` and the candidate.
 
     The candidate is handled apart: giving it a slot would need a select over every
     array.
@@ -357,30 +325,12 @@ def _best_partner(
     own_loss, own_decay = rank(between, own_product, own_length)
     # Ties go to the older vector, and the candidate is the youngest.
     wins = outside & (own_loss < loss[n])
-
-    def select(own, stored):
-        return jnp.where(wins, own, stored)
-
-    pair = Pair(
-        m_vector=m.vector,
-        n_vector=select(candidate.vector, expansion.vectors[n]),
-        m_term=m.term,
-        n_term=select(
-            support_set.candidate_term(expansion, candidate),
-            support_set.term(expansion, n),
-        ),
-        m_length=m_length,
-        n_length=select(own_length, lengths[n]),
-        product=select(own_product, products[n]),
-        decay=select(own_decay, decay[n]),
-    )
-    return Partner(
-        slot=n,
-        is_candidate=wins,
-        age=select(candidate.age, expansion.ages[n]),
-        pair=pair,
-        exists=wins | jnp.isfinite(loss[n]),
-    )
+    own = support_set.row(expansion, candidate, n)
+    own_pair = Pair(m, own, m_length, own_length, own_product, own_decay)
+    stored = support_set.stored_row(expansion, n)
+    pair = Pair(m, stored, m_length, lengths[n], products[n], decay[n])
+    pair = support_set.select(wins, own_pair, pair)
+    return pair, wins, wins | jnp.isfinite(loss[n])
 
 
 def _rank(

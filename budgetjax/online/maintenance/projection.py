@@ -60,7 +60,8 @@ class Project(Maintenance):
         own_term = support_set.candidate_term(expansion, candidate)
         kernel_row = jnp.where(mask, candidate.kernel_row, 0)
         solution = span.solve(self.span, kernel_row)
-        beyond = span.squared_residual(kernel_row, candidate.kernel_self, solution)
+        inside = jnp.dot(kernel_row, solution, precision="highest")
+        beyond = span.squared_residual(candidate.kernel_self, inside)
         # The diagonal of the inverse of the bordered matrix, which has the candidate.
         if self.best:
             lengths = jnp.sum(expansion.coefficients**2, axis=1)
@@ -239,16 +240,11 @@ class ProjectOntoNearest(Maintenance):
     def insert(self, kernel, expansion, candidate):
         full, mask = expansion.full, expansion.mask
         selves = jnp.diagonal(self.gram)
-        # ||phi_r - phi_n||^2 without k_rr; ties go to the oldest neighbour.
+        # ||phi_r - phi_n||^2 without k_rr.
         slots = jnp.arange(mask.shape[0], dtype=jnp.int32)
         others = (slots[:, None] != slots[None]) & mask[None]
         distances = jnp.where(others, selves[None] - 2 * self.gram, jnp.inf)
-        nearest = distances == jnp.min(distances, axis=1)[:, None]
-        ages = jnp.broadcast_to(expansion.ages[None], nearest.shape)
-        oldest = jnp.min(
-            jnp.where(nearest, ages, support_set.FREE), axis=1, keepdims=True
-        )
-        n = jnp.max(jnp.where(ages == oldest, slots[None], 0), axis=1)
+        n = jax.vmap(support_set.oldest_argmin, (None, 0))(expansion.ages, distances)
         alone = expansion.num_active < 2
 
         # The kernel matrix [a, b; b, c] of candidate and neighbour, with its ridge.
