@@ -200,11 +200,12 @@ def decision_regions(
     sizes = np.abs(coefficients).sum(axis=1)
     rows = np.zeros((0, 2)) if X is None else np.asarray(X)
     shown = np.concatenate([vectors, rows])
-    if not len(shown) and (scaling := models.as_labelled(model).scaling) is not None:
-        shown = scaling.undone(np.array([[-2.5, -2.5], [2.5, 2.5]]))
+    whole = models.as_labelled(model)
     if not len(shown):
-        wanted = "say where to draw for a model without support vectors"
-        raise ArgumentError("X", wanted, "None")
+        if whole.scaling is None:
+            wanted = "say where to draw for a model without support vectors"
+            raise ArgumentError("X", wanted, "None")
+        shown = whole.scaling.undone(np.array([[-2.5, -2.5], [2.5, 2.5]]))
     axes = _axes(axes)
     low, high = shown.min(axis=0), shown.max(axis=0)
     margin = np.where(high > low, 0.08 * (high - low), 1.0)
@@ -226,7 +227,7 @@ def decision_regions(
     areas = 4 + LARGEST_DOT * sizes / largest
     rim = {"edgecolors": "white", "linewidths": 0.5}
     axes.scatter(*vectors.T, s=areas, color="black", zorder=3, **rim)
-    names = models.as_labelled(model).feature_names or ("feature 1", "feature 2")
+    names = whole.feature_names or ("feature 1", "feature 2")
     axes.set(xlabel=names[0], ylabel=names[1])
     return axes
 
@@ -558,7 +559,7 @@ def support_images(
         coefficients = np.concatenate([-coefficients, coefficients], axis=1)
     codes, sizes = coefficients.argmax(axis=1), coefficients.max(axis=1)
     # The mosaic is about twice as wide as high.
-    columns = max(math.ceil(math.sqrt(2 * max(len(vectors), 1))), 1)
+    columns = math.ceil(math.sqrt(2 * max(len(vectors), 1)))
     lines, places = [], []
     for code in range(len(classes)):
         members = np.flatnonzero(codes == code)

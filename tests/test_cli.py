@@ -38,7 +38,7 @@ from scipy.sparse import csr_array
 import budgetjax as bj
 from budgetjax import _checks, _progress, cli, estimators, solvers
 from budgetjax import models as scorer
-from budgetjax.cli import learners, main, options, reading, solving, targets
+from budgetjax.cli import main, options, reading, solving, targets
 from budgetjax.cli.commands import budgetjax as group
 from budgetjax.cli.plot import draw
 from budgetjax.cli.sweep_command import _figure, _use_all_cores
@@ -612,7 +612,8 @@ def test_every_learner_can_be_named():
         times = 1 if name in options.online_names() else 2
         assert len(re.findall(rf"(?<![\w-]){name}(?![\w-])", text)) >= times
     for name in options.solver_names():
-        assert learners.solver(name) is getattr(bj, name.replace("-", "_"))
+        name = name.replace("-", "_")
+        assert solvers.by_name()[name] is getattr(bj, name)
 
 
 def option_of(name):
@@ -753,7 +754,7 @@ def test_texts_are_features_and_gaps_are_means(at):
 
 def test_every_solver_is_given_its_arguments():
     for name in options.solver_names():
-        solver = learners.solver(name)
+        solver = getattr(bj, name.replace("-", "_"))
         asked = options.TrainOptions(learner=name, budget=70)
         arguments = solving._arguments(asked, solver)
         takes = inspect.signature(solver.init).parameters

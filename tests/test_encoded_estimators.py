@@ -183,8 +183,10 @@ def noting(steps, learn):
     return noted
 
 
-def forms(rows, **more):
-    return BudgetedKernelClassifier(**more)._forms(rows)
+def forms(rows, kind=BudgetedKernelClassifier, **more):
+    estimator = kind(**more)
+    estimator.categories_ = {}
+    return estimator._forms(rows)
 
 
 def test_what_is_tried():
@@ -196,11 +198,11 @@ def test_what_is_tried():
     alike = np.random.default_rng(0).normal(size=X.shape)
     assert forms(alike)[0].encoding is None
     assert [form.num_bins for form in forms(alike)[1:]] == [5, 16]
-    raw, *_ = BudgetedKernelRegressor()._forms(alike)
+    raw, *_ = forms(alike, BudgetedKernelRegressor)
     assert raw.factor == 4
-    numbers = BudgetedKernelRegressor()._forms(X)
+    numbers = forms(X, BudgetedKernelRegressor)
     assert [form.factor for form in numbers] == [4, 1, 1]
-    numbers = BudgetedKernelRegressor()._forms(X[:999])
+    numbers = forms(X[:999], BudgetedKernelRegressor)
     assert [form.factor for form in numbers] == [1, 1, 1]
     # Too few rows to choose; other choices of the user; images; a table of constants.
     assert [form.num_bins for form in forms(X[:199])] == [0]
@@ -280,10 +282,7 @@ def test_wide_rows_of_one_scale_stay_and_others_are_encoded(rows, columns):
     X = np.random.default_rng(0).normal(size=(rows, columns))
 
     def bins(X):
-        return [
-            (form.encoding is not None, form.num_bins)
-            for form in BudgetedKernelClassifier()._forms(X)
-        ]
+        return [(form.encoding is not None, form.num_bins) for form in forms(X)]
 
     assert bins(X) == [(False, 0)]
     # Pixels at the margin of images hardly vary.
@@ -332,6 +331,7 @@ def test_a_stream_of_a_table_is_encoded_by_its_first_rows():
 def test_few_first_rows_of_a_stream_give_their_scales():
     def scaling_of(rows, **more):
         model = BudgetedKernelClassifier(BUDGET, random_state=0, **more)
+        model.categories_ = {}
         return model._form_of_stream(rows).encoding
 
     assert scaling_of(X[:100]).num_codes == 4

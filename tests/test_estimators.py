@@ -42,6 +42,8 @@ from budgetjax.estimators import (
     SMOClassifier,
     inputs,
 )
+from budgetjax.estimators.online import Examples, learn
+from budgetjax.online import driver
 from budgetjax.raw_rows import MIN_ROWS, block_size
 from budgetjax.saving import model_files
 from budgetjax.stream.reservoir import Reservoir, default_size
@@ -1364,15 +1366,17 @@ def test_few_sizes_of_blocks():
     assert block_size(10**6, 10**9) == MIN_ROWS
 
 
-def test_blocks_are_all_rows():
-    X = np.arange(600.0).reshape(300, 2)
+def test_all_rows_are_learned_in_their_order(monkeypatch):
+    def run(algorithm, state, rows, y, *, weight, **more):
+        learned.append(rows[weight > 0])
+        return state, None
+
+    monkeypatch.setattr(driver, "run", run)
+    X, ones = np.arange(600.0).reshape(300, 2), np.ones(300)
     order = np.random.default_rng(0).permutation(300)
     origin = np.array([0.5, 100.0])
+    state = bj.perceptron.init(bj.RBF(1.0), num_features=2, budget=5)
     for given in (X, scipy.sparse.csr_array(X)):
-        found = [
-            block[: len(numbers)]
-            for numbers, block in inputs.blocks(
-                given, np.dtype(np.float32), origin, order
-            )
-        ]
-        np.testing.assert_array_equal(np.concatenate(found), X[order] - origin)
+        learned = []
+        learn(state, Examples(given, origin, ones, ones), order)
+        np.testing.assert_array_equal(np.concatenate(learned), X[order] - origin)

@@ -1,14 +1,15 @@
 """The columns' encoding for `budgetjax train`, chosen on a sample."""
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from budgetjax import estimators
 from budgetjax._errors import names_errors
 from budgetjax.cli import learners, reading
 from budgetjax.cli.learners import Job
 from budgetjax.encoding import Encoding
-from budgetjax.kernels import Kernel, Mapped
+from budgetjax.kernels import RBF, Mapped
 from budgetjax.labels import encode_labels
 from budgetjax.models import Labelled
 from budgetjax.online.algorithm import Algorithm
@@ -17,49 +18,41 @@ from budgetjax.scaling import Scaling
 from budgetjax.stream.batches import cast_numbers
 from budgetjax.stream.reservoir import Reservoir, default_size
 
-if TYPE_CHECKING:
-    from budgetjax.estimators import BudgetedKernelClassifier, BudgetedKernelRegressor
-
 
 class Choice(NamedTuple):
-    """What an estimator chooses for the columns.
+    """How a stream takes the columns, by options, or as an estimator chooses.
 
     Attributes:
-      encoding: the encoding of the columns; None for them as they are.
       kernel: the kernel of the stream.
-      model: the estimator's model, if it has learned all rows.
+      standardise: whether the stream standardises the columns.
+      encoding: their encoding, if they have one.
+      model: the model of an estimator that has learned all rows.
+      text: the line of the report, if it is not the usual one.
     """
 
-    encoding: Encoding | None
-    kernel: Kernel
+    kernel: RBF
+    standardise: bool
+    encoding: Encoding | None = None
     model: Labelled | None = None
-
-    @property
-    def has_codes(self) -> bool:
-        """Whether columns become codes of bins, which need a metric."""
-        codes = self.encoding
-        return codes is not None and codes.num_codes > codes.num_columns
-
-    @property
-    def text(self) -> str:
-        """For the report."""
-        codes = self.encoding
-        if codes is None:
-            return "none, chosen on held-out rows"
-        if not self.has_codes:
-            return "every feature in units of its quartiles, outliers clipped"
-        return (
-            f"{codes.num_columns:,} columns as {codes.num_codes:,} codes, chosen on "
-            "held-out rows"
-        )
+    text: str | None = None
 
 
-def choose(job: Job, algorithm: Algorithm) -> Choice | None:
+def choose(job: Job, algorithm: Algorithm) -> Choice:
+    """The choice of an estimator, or that of the options."""
+    if chosen := _ask_estimator(job, algorithm):
+        return chosen
+    gamma = job.training.gamma
+    if gamma is None:
+        first, *_ = next(job.source.read())
+        gamma = job.default_gamma(first)
+    return Choice(RBF(gamma), job.training.standardise)
+
+
+def _ask_estimator(job: Job, algorithm: Algorithm) -> Choice | None:
     """What an estimator with these options chooses on a sample, made in one pass.
 
-    None stands for standardised columns: those of sparse rows, or where options leave
-    no choice. If the sample holds all rows, it is learned whole, unless a checkpoint
-    has to follow the stream.
+    None for sparse rows, or where options leave no choice. If the sample holds all
+    rows, it is learned whole, unless a checkpoint has to follow the stream.
     """
     training, classes = job.training, job.about.labels
     free = training.refit and training.metric and training.standardise
@@ -87,23 +80,39 @@ def choose(job: Job, algorithm: Algorithm) -> Choice | None:
     # The stream learns no metric.
     encoding = encoding and encoding._replace(map=None)
     kernel = kernel.kernel if isinstance(kernel, Mapped) else kernel
-    return Choice(encoding, kernel, model)
+    assert isinstance(kernel, RBF), "the default of estimators"
+    return Choice(kernel, False, encoding, model, _describe(encoding))
+
+
+def _describe(codes: Encoding | None) -> str:
+    """What an estimator chose, for the report."""
+    if codes is None:
+        return "none, chosen on held-out rows"
+    if not has_bins(codes):
+        return "every feature in units of its quartiles, outliers clipped"
+    columns, number = codes.num_columns, codes.num_codes
+    return f"{columns:,} columns as {number:,} codes, chosen on held-out rows"
+
+
+def has_bins(codes: Encoding | None) -> bool:
+    """Whether columns become codes of bins, which need a metric."""
+    return codes is not None and codes.num_codes > codes.num_columns
 
 
 def _make_estimator(
     job: Job,
-) -> "BudgetedKernelClassifier | BudgetedKernelRegressor":
-    # It imports scikit-learn, which takes a while.
-    from budgetjax.estimators import BudgetedKernelClassifier, BudgetedKernelRegressor
-
-    training, is_regressor = job.training, job.about.labels is None
+) -> "estimators.BudgetedKernelClassifier | estimators.BudgetedKernelRegressor":
+    kind = estimators.BudgetedKernelClassifier
+    if job.about.labels is None:
+        kind = estimators.BudgetedKernelRegressor
+    training = job.training
     settings = learners.to_python_names(training.settings)
     parameters = {
         name: settings.pop(name)
         for name in ("regularization", "maintenance", "loss")
         if name in settings
     }
-    return (BudgetedKernelRegressor if is_regressor else BudgetedKernelClassifier)(
+    return kind(
         training.budget,
         algorithm=training.learner and training.learner.replace("-", "_"),
         options=settings,
@@ -119,11 +128,9 @@ def _sample(job: Job) -> Reservoir | None:
     """A sample of the rows; None of sparse ones, or if all rows are of one class."""
     width, classes = job.source.num_features, job.about.labels
     kept = Reservoir.empty(
-        *(
-            width,
-            np.dtype(np.float64),
-            np.dtype(np.float64 if classes is None else int),
-        ),
+        width,
+        np.dtype(np.float64),
+        np.dtype(np.float64 if classes is None else int),
         size=default_size(width),
         seed=job.training.seed,
     )

@@ -7,12 +7,11 @@ import click
 import jax
 import numpy as np
 
-from budgetjax import _checks, scaling, solvers
+from budgetjax import _checks, scaling
 from budgetjax._errors import ArgumentError, InputError, names_errors
 from budgetjax.cli import options, reports, targets
 from budgetjax.online import choices
 from budgetjax.online.choices import Choice
-from budgetjax.solvers.solver import Solver
 from budgetjax.stream.batches import Batches
 
 State = TypeVar("State")
@@ -104,16 +103,6 @@ class Job(NamedTuple):
             raise InputError(
                 f"{self.source.name}: --gamma scale needs rows that differ: {error}"
             ) from error
-
-
-def solver(name: str) -> Solver:
-    """The solver of this name in the spelling of `--learner`."""
-    return solvers.by_name()[name.replace("-", "_")]
-
-
-def takes_sparse(name: str | None) -> bool:
-    """Whether this learner, in the spelling of `--learner`, takes sparse rows."""
-    return name is not None and name in options.solver_names() and solver(name).linear
 
 
 def to_python_names(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from typing import Any
 import click
 import numpy as np
 
-from budgetjax import scaling
+from budgetjax import scaling, solvers
 from budgetjax._errors import names_errors
 from budgetjax.cli import learners, options, reading, reports, targets
 from budgetjax.cli.learners import Job
@@ -32,12 +32,10 @@ OWN = (
 BYTES = 16
 
 
-def train(job: Job) -> Labelled:
+def train(job: Job, solver: Solver) -> Labelled:
     """Trains with a solver: one model for two classes, otherwise one per class."""
-    assert job.training.learner is not None, "the usual ones are online"
-    solver = learners.solver(job.training.learner)
     arguments = _arguments(job.training, solver)
-    X, y, weight, scaling = _read_all(job)
+    X, y, weight, scaling = _read_all(job, solver)
     job.say_data()
     if not solver.linear:
         gamma = job.training.gamma or job.default_gamma(X, scaled=True)
@@ -66,27 +64,25 @@ def train(job: Job) -> Labelled:
     return Labelled(model, scaling, classes, job.source.feature_names)
 
 
-def check(learner: str) -> None:
-    """Raises for an option that this solver does not have."""
-    solver = learners.solver(learner)
-    takes = inspect.signature(solver.init).parameters
+def find_solver(learner: str | None) -> Solver | None:
+    """The solver of this name, or None; raises for an option that it does not have."""
+    if learner is None or learner not in options.solver_names():
+        return None
+    solver = solvers.by_name()[learner.replace("-", "_")]
     refused = ["epochs", "refit", "metric", "checkpoint", "regression"]
-    refused += [name for name in ("budget", "penalty") if name not in takes]
+    refused += [name for name in ("budget", "penalty") if not solver.takes(name)]
     refused += ["gamma"] if solver.linear else []
     source_of = click.get_current_context().get_parameter_source
     for name in refused:
         if source_of(name) is not click.core.ParameterSource.DEFAULT:
             raise click.UsageError(f"--{name} is not for --learner {learner}.")
+    return solver
 
 
 def _arguments(training: options.TrainOptions, solver: Solver) -> dict[str, Any]:
     """The arguments of `solve` except the training set."""
     takes = inspect.signature(solver.init).parameters
-    free = [
-        *(name for name in takes if name not in OWN),
-        "tolerance",
-        "max_steps",
-    ]
+    free = [name for name in takes if name not in OWN] + ["tolerance", "max_steps"]
     for name, given in training.settings.items():
         if name not in free:
             raise click.UsageError(
@@ -102,7 +98,9 @@ def _arguments(training: options.TrainOptions, solver: Solver) -> dict[str, Any]
     return arguments
 
 
-def _read_all(job: Job) -> tuple[Any, np.ndarray, np.ndarray | None, Scaling | None]:
+def _read_all(
+    job: Job, solver: Solver
+) -> tuple[Any, np.ndarray, np.ndarray | None, Scaling | None]:
     """All scaled rows, their targets and weights, and the scaling."""
     source, row, parts = job.source, 0, []
     known = None
@@ -114,8 +112,7 @@ def _read_all(job: Job) -> tuple[Any, np.ndarray, np.ndarray | None, Scaling | N
             if not isinstance(X, SparseMatrix):
                 rows = max(row + len(y), job.about.rows or 0)
                 what = f"for all rows of {source.name}"
-                sparse = learners.takes_sparse(job.training.learner)
-                if sparse and source.feature_names is None:
+                if solver.linear and source.feature_names is None:
                     what += " (--no-standardise keeps LIBSVM text sparse)"
                 learners.check_memory(what, BYTES * rows * source.num_features)
                 reading.check_finite(source, X, row, job.fills)

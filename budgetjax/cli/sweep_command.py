@@ -17,6 +17,7 @@ from budgetjax.cli.train import train_online
 from budgetjax.kernels import RBF
 from budgetjax.online import sweeps
 from budgetjax.online.sweeps import Table
+from budgetjax.raw_rows import regroup
 from budgetjax.saving import model_files
 from budgetjax.scaling import Scaling
 from budgetjax.stream.batches import Batches
@@ -47,9 +48,7 @@ def sweep(
     reports.check_outputs({"--output": output, "--model": model}, *file)
     source = reading.open_examples(file, columns, regression=regression)
     batch, whole = _first_rows(source, rows)
-    first = dataclasses.replace(
-        source, read=lambda: iter([batch]), read_targets=lambda: iter([batch[1]])
-    )
+    first = dataclasses.replace(source, read=lambda: iter([batch]), read_targets=None)
     about = targets.summarise_targets(first, regression=regression)
     job = Job.of(first, about, columns, training)
     name, axes, table = _run_grid(job, gammas, budgets)
@@ -150,16 +149,10 @@ def _figure(
 
 def _first_rows(source: Batches, rows: int) -> tuple[tuple[np.ndarray, ...], bool]:
     """The first rows of a file as one batch, and whether they are all its rows."""
-    parts, held = [], 0
-    for part in source:
-        parts.append(part)
-        held += len(part[1])
-        if held > rows:
-            break
-    if not held:
+    batch = next(regroup(source, rows + 1), None)
+    if batch is None:
         raise ValueError(f"{source.name}: the file must have rows, got none")
-    batch = tuple(np.concatenate(one)[:rows] for one in zip(*parts, strict=True))
-    return batch, held <= rows
+    return tuple(part[:rows] for part in batch), len(batch[1]) <= rows
 
 
 def _use_all_cores() -> None:

@@ -64,19 +64,18 @@ def summarise_targets(
 
 def _summarise_numbers(source: Batches) -> TargetSummary:
     """The summary of the targets of a regression."""
-    scaling, rows = Scaling.empty(1), 0
-    for y in read_targets(source):
-        with names_errors(source.name):
-            check_targets(y, None, rows)
+    scaling = Scaling.empty(1)
+    with names_errors(source.name):
+        for y in read_targets(source):
+            check_targets(y, None, scaling.num_rows)
             scaling = scaling.updated(y[:, None])
-        rows += len(y)
     mean, deviation = float(scaling.mean[0]), float(scaling.deviation[0])
     if scaling.constant[0]:
         raise ValueError(
             f"{source.name}: y must have more than one value, got {mean:g} in all rows"
         )
     text = f"mean {mean:.4g}, deviation {deviation:.4g}"
-    return TargetSummary(None, rows, text, mean=mean)
+    return TargetSummary(None, scaling.num_rows, text, mean=mean)
 
 
 def _summarise_classes(source: Batches) -> TargetSummary:

@@ -21,16 +21,15 @@ from budgetjax.cli import (
 )
 from budgetjax.cli.encoding_choice import Choice
 from budgetjax.cli.learners import Job
-from budgetjax.cli.options import Columns, TrainOptions, solver_names
+from budgetjax.cli.options import Columns, TrainOptions
 from budgetjax.encoding import Encoding
-from budgetjax.kernels import RBF, Mapped
+from budgetjax.kernels import Mapped
 from budgetjax.losses import Loss
 from budgetjax.online import driver
 from budgetjax.online.algorithm import Algorithm
 from budgetjax.online.state import OnlineState
 from budgetjax.refitting import held_out, refit
 from budgetjax.saving import model_files
-from budgetjax.scaling import Scaling
 from budgetjax.stream.batches import Batches, rows_per_batch
 from budgetjax.stream.fit import fit_stream
 from budgetjax.stream.model import StreamModel
@@ -52,13 +51,11 @@ def train(
     """Trains a model, writes it, and tests it on the rows of another file."""
     started = time.perf_counter()
     learner, regression = training.learner, training.regression
-    solves = learner in solver_names()
-    if learner is not None and solves:
-        solving.check(learner)
+    solver = solving.find_solver(learner)
+    sparse = solver is not None and solver.linear and not training.standardise
     outputs = {"--model": model, "--checkpoint": training.checkpoint}
     reports.check_outputs(outputs, *file, test)
     training.check(columns)
-    sparse = learners.takes_sparse(learner) and not training.standardise
     source = reading.open_examples(file, columns, regression=regression, sparse=sparse)
     about = targets.summarise_targets(
         source, regression=regression, classes=training.classes
@@ -67,12 +64,12 @@ def train(
     if test is not None:
         tested = _open_test(test, columns, source, about.labels, sparse)
     job = Job.of(source, about, columns, training)
-    fitted = solving.train(job) if solves else train_online(job)
+    fitted = train_online(job) if solver is None else solving.train(job, solver)
     notes = {
         "file": reports.join_values([Path(one).name for one in file]),
         "target": columns.target,
-        "solver": learner if solves else None,
-        "refit": None if solves else training.refit,
+        "solver": None if solver is None else learner,
+        "refit": training.refit if solver is None else None,
     }
     model_files.write(model, fitted, notes)
     job.say("model", model)
@@ -122,19 +119,18 @@ def train_online(job: Job) -> StreamModel:
     matrices = 3 * 4 * (budget + 1) ** 2 if training.refit else 0
     learners.check_memory(f"for --budget {budget}", matrices)
     columns = encoding_choice.choose(job, chosen.algorithm)
-    kernel, width = _kernel(job, columns), source.num_features
-    if columns is not None and columns.encoding is not None:
-        width = columns.encoding.num_features
+    codes, gamma = columns.encoding, float(np.asarray(columns.kernel.gamma))
+    width = source.num_features if codes is None else codes.num_features
     empty = functools.partial(
         chosen.algorithm.init,
-        kernel,
+        columns.kernel,
         num_features=width,
         budget=budget,
         **chosen.arguments,
     )
     state = learners.init_model(f"--budget {budget}", empty, matrices)
-    job.say_data(columns and columns.text)
-    job.say("kernel", f"Gaussian, gamma {float(np.asarray(kernel.gamma)):.4g}")
+    job.say_data(columns.text)
+    job.say("kernel", f"Gaussian, gamma {gamma:.4g}")
     job.say_learner(chosen.algorithm.name, f", at most {budget:,} support vectors")
     if about.warning:
         reports.echo(f"budgetjax: warning: {source.name}: {about.warning}", err=True)
@@ -160,20 +156,8 @@ def train_online(job: Job) -> StreamModel:
     return fitted
 
 
-def _kernel(job: Job, columns: Choice | None) -> RBF:
-    """The kernel that was chosen with the encoding, or that of the options."""
-    if columns is not None:
-        assert isinstance(columns.kernel, RBF), "the default of estimators"
-        return columns.kernel
-    gamma = job.training.gamma
-    if gamma is None:
-        first, *_ = next(job.source.read())
-        gamma = job.default_gamma(first)
-    return RBF(gamma)
-
-
 def _fit_stream(
-    job: Job, algorithm: Algorithm, state: OnlineState, columns: Choice | None
+    job: Job, algorithm: Algorithm, state: OnlineState, columns: Choice
 ) -> StreamModel:
     """The model after the stream; several epochs form one longer stream."""
     source, rows, training = job.source, job.about.rows, job.training
@@ -191,7 +175,7 @@ def _fit_stream(
     number = (rows or usual * POINTS) // POINTS
     # With the model, the stream is for the curve: it needs no replay of a sample, and
     # the program is there.
-    has_model = columns is not None and columns.model is not None
+    has_model = columns.model is not None
     # Powers of two: files of other lengths run the same program.
     size = max(driver.FEW_ROWS, (1 << number.bit_length()) // 2)
     return fit_stream(
@@ -200,9 +184,9 @@ def _fit_stream(
         longer,
         classes=job.about.labels,
         intercept=job.about.mean,
-        standardise=training.standardise and columns is None,
-        fill_missing=job.fills and columns is None,
-        encode=columns and columns.encoding,
+        standardise=columns.standardise,
+        fill_missing=job.fills and columns.standardise,
+        encode=columns.encoding,
         reservoir=None if has_model else default_size(models.num_features(state)),
         batch_rows=min(usual, size),
         block_size=driver.PLAIN_SCAN if has_model else None,
@@ -212,22 +196,22 @@ def _fit_stream(
 
 
 def _refit(
-    job: Job, fitted: StreamModel, loss: str | Loss, columns: Choice | None
+    job: Job, fitted: StreamModel, loss: str | Loss, columns: Choice
 ) -> StreamModel:
     """The model after a refit, or the one that has learned all rows already."""
-    if columns is not None and columns.model is not None:
+    if columns.model is not None:
         fitted = fitted._replace(model=columns.model)
     # If no row has changed the model, the zero model stays.
     elif int(fitted.state.expansion.num_active):
         rows = fitted.num_rows // job.training.epochs
         # The sample has decided for a metric of codes.
-        has_codes = columns is not None and columns.has_codes
+        has_bins = encoding_choice.has_bins(columns.encoding)
         fitted = refit.refit(
             fitted,
             job.source,
             loss=loss,
             penalty=job.training.penalty or held_out.default_penalties(rows),
-            learn_metric=has_codes or ("auto" if job.training.metric else False),
+            learn_metric=has_bins or ("auto" if job.training.metric else False),
             calibrate=job.about.labels is not None,
             progress=job.progress,
         )
@@ -238,13 +222,10 @@ def _refit(
 
 def _about_metric(fitted: StreamModel) -> str:
     """Whether a metric was learned, and why not."""
-    if isinstance(fitted.state.kernel, Mapped) or _has_map(fitted.scaling):
+    codes = fitted.scaling
+    has_map = isinstance(codes, Encoding) and codes.map is not None
+    if has_map or isinstance(fitted.state.kernel, Mapped):
         return "learned"
     if fitted.num_scored < refit.ENOUGH_FOR_METRIC:
         return f"none, as there are fewer than {refit.ENOUGH_FOR_METRIC:,} rows"
     return "none, as held-out rows are predicted no better"
-
-
-def _has_map(scaling: Scaling | Encoding | None) -> bool:
-    """Whether a metric of codes was learned."""
-    return isinstance(scaling, Encoding) and scaling.map is not None

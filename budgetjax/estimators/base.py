@@ -84,19 +84,13 @@ class Estimator(BaseEstimator):
         except ValueError as error:
             name = type(self).__name__
             raise AttributeError(f"{name} has no support vectors") from error
-        masks = [np.asarray(support.mask) for support in supports]
-        vectors, coefficients = (
-            np.concatenate(
-                [
-                    np.asarray(s[i])[mask]
-                    for s, mask in zip(supports, masks, strict=True)
-                ]
-            )
-            for i in (0, 1)
-        )
+        vectors, coefficients, masks = zip(*supports, strict=True)
+        active = np.concatenate(masks)
+        vectors = np.concatenate(vectors)[active]
+        coefficients = np.concatenate(coefficients)[active]
         if len(parts) == 1:
             return vectors, coefficients.T
-        rows = np.repeat(np.arange(len(parts)), list(map(np.sum, masks)))
+        rows = np.repeat(np.arange(len(parts)), [np.sum(mask) for mask in masks])
         vectors, columns = np.unique(vectors, axis=0, return_inverse=True)
         table = np.zeros((len(parts), len(vectors)), coefficients.dtype)
         np.add.at(table, (rows, columns), coefficients[:, 0])

@@ -92,7 +92,11 @@ class OneVersusRest(Classifier):
         parameters = self.get_params(deep=False)
         random = check_random_state(parameters.pop("random_state", None))
         sample = Sample(rows)
-        kernel = self._kernel(parameters.pop("kernel"), parameters.pop("gamma"), sample)
+        given = parameters.pop("kernel")
+        kernel = inputs.kernel_of(given, parameters.pop("gamma"), sample)
+        if self._solver.linear and given == "linear":
+            # Not an argument of the solver, which may take sparse rows.
+            kernel = None
         origin = inputs.origin_of(kernel, sample)
         inputs.warn_unscaled(name, rows, origin)
         if kernel is not None:
@@ -119,14 +123,6 @@ class OneVersusRest(Classifier):
         self._model = Labelled(combine_models(solutions), scaling, classes, names)
         self.n_iter_ = max(int(solution.history.step[-1]) for solution in solutions)
         return self
-
-    def _kernel(
-        self, kernel: str | Kernel, gamma: float | str, sample: Sample
-    ) -> Kernel | None:
-        """The kernel, after checks; None for the linear kernel of a linear solver."""
-        checked = inputs.kernel_of(kernel, gamma, sample)
-        is_linear = isinstance(kernel, str) and kernel == "linear"
-        return None if self._solver.linear and is_linear else checked
 
     def _reduce(
         self,

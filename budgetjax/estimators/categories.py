@@ -31,12 +31,13 @@ def find(X: Any) -> Categories:
             wanted = "have columns of numbers, booleans, texts or categories"
             got = f"{kind} in column {name!r}; turn it into numbers, such as days"
             raise ArgumentError("X", wanted, got)
-        is_category = kind == "category"
-        if not is_category and np.asarray(X[name]).dtype.kind in "biuf":
+        column = np.asarray(X[name])
+        has_text = column.dtype.kind not in "biuf" and any(
+            isinstance(value, str) for value in column
+        )
+        if not has_text and kind != "category":
             continue
-        texts, is_known = _read_column(X[name], is_category)
-        if texts is None:
-            continue
+        texts, is_known = _read_column(X[name])
         values, counts = np.unique(texts[is_known], return_counts=True)
         kept = np.argsort(-counts, kind="stable")[:MOST_CATEGORIES]
         found[name] = values[np.sort(kept)]
@@ -53,9 +54,9 @@ def to_numbers(X: Any, categories: Categories) -> Any:
         return X
     columns = {name: X[name] for name in names}
     for name in categories.keys() & set(names):
-        values, (texts, is_known) = categories[name], _read_column(X[name], True)
+        values, (texts, is_known) = categories[name], _read_column(X[name])
         numbers = np.full(len(is_known), np.nan)
-        if texts is not None and len(values):
+        if len(values):
             at = np.minimum(np.searchsorted(values, texts), len(values) - 1)
             numbers = np.where(values[at] == texts, at, len(values))
         columns[name] = np.where(is_known, numbers, np.nan)
@@ -63,13 +64,11 @@ def to_numbers(X: Any, categories: Categories) -> Any:
 
 
 def _read_column(
-    column: Any, is_category: bool
-) -> tuple[Shaped[np.ndarray, " n"] | None, Bool[np.ndarray, " n"]]:
-    """The names in a column, None if it holds other things; and which are known."""
+    column: Any,
+) -> tuple[Shaped[np.ndarray, " n"], Bool[np.ndarray, " n"]]:
+    """The names in a column, and which are known."""
     values = np.asarray(column, object)
     is_text = np.fromiter((isinstance(value, str) for value in values), bool)
-    if not (is_category or np.any(is_text)):
-        return None, is_text
     # Categories may be numbers, which missing ones turn into floats.
     is_number = np.fromiter((isinstance(v, Real) and v == v for v in values), bool)
     is_known = is_text | is_number

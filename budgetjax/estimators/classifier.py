@@ -156,7 +156,7 @@ class BudgetedKernelClassifier(Classifier, Supervised):
         Warns:
           UserWarning: if features look unscaled, or the refit has not converged.
         """
-        self._fit_stream(*self._prepare(X, y, sample_weight))
+        self._fit_stream(self._prepare(X, y, sample_weight))
         return self
 
     def _prepare(self, X: Table, y: ArrayLike, sample_weight: Weights) -> Prepared:
@@ -200,16 +200,13 @@ class BudgetedKernelClassifier(Classifier, Supervised):
         first = not self.__sklearn_is_fitted__()
         classes = self._check_classes(classes)
         if isinstance(self.class_weight, str):
-            raise ArgumentError(
-                "class_weight",
-                "be a dict or None in partial_fit, as not all labels are known",
-                f"{self.class_weight!r}",
-            )
+            wanted = "be a dict or None in partial_fit, as not all labels are known"
+            raise ArgumentError("class_weight", wanted, f"{self.class_weight!r}")
         rows, y, weights = self._examples(X, y, sample_weight, first=first)
         weights = weights * inputs.class_weights(self.class_weight, classes, classes, y)
         labels = Labelled(None, classes=classes)
         y = models.encode_targets(labels, y)
-        self._continue_stream(rows, y, y, weights, labels)
+        self._continue_stream((rows, y, weights, labels), y)
         return self
 
     def _check_classes(
@@ -220,30 +217,23 @@ class BudgetedKernelClassifier(Classifier, Supervised):
         if classes is None:
             if fitted:
                 return self.classes_
-            raise ArgumentError(
-                "classes", "be given in the first call of partial_fit", "None"
-            )
+            wanted = "be given in the first call of partial_fit"
+            raise ArgumentError("classes", wanted, "None")
         classes = inputs.classes_of(np.asarray(classes))
         if fitted and not np.array_equal(classes, self.classes_):
-            raise ArgumentError(
-                "classes",
-                f"be those of the first call, {self.classes_.tolist()}",
-                classes.tolist(),
-            )
+            wanted = f"be those of the first call, {self.classes_.tolist()}"
+            raise ArgumentError("classes", wanted, classes.tolist())
         return classes
 
     @available_if(lambda estimator: estimator.refit or estimator.loss == "logistic")
     def predict_proba(self, X: Table) -> Float[np.ndarray, "n classes"]:
         """The probability of each class, after a refit or with `loss="logistic"`.
 
-        It is the softmax, for two classes the sigmoid, of the scores times a factor, so
-        the most probable class is the predicted one. The refit fits the factor on rows
+        See `budgetjax.probabilities`. The refit fits the factor of the scores on rows
         that it holds out as for several penalties; without a refit it is 1. Weights of
-        rows and classes count: probabilities refer to data in which a row of weight 2
-        occurs twice, so with `class_weight="balanced"` to data with equally many rows
-        per class.
-
-        `partial_fit` after `fit` keeps the factor of `fit`.
+        rows and classes count: with `class_weight="balanced"`, probabilities refer to
+        data with equally many rows per class. `partial_fit` after `fit` keeps the
+        factor of `fit`.
 
         Args:
           X: shape `(n, n_features_in_)`.

@@ -110,15 +110,15 @@ def fit_form(
     return Form(codes, num_bins, factor, codes.num_features)
 
 
-def fit_raw_form(X: Rows) -> list[Form]:
-    """The rows as they are, if their columns have one scale and no value is missing."""
+def has_one_scale(X: Rows) -> bool:
+    """Whether all columns have one scale, and no value is missing."""
     deviations = np.sqrt(Sample(X).variances)
     deviations = deviations[deviations > 0]
     if np.any(np.isnan(inputs.values(X))) or not len(deviations):
-        return []
+        return False
     (least, most), largest = RAW_RANGE, np.max(deviations)
     is_alike = largest <= ALIKE * np.quantile(deviations, 0.25)
-    return [Form()] if is_alike and least <= largest <= most else []
+    return bool(is_alike and least <= largest <= most)
 
 
 def list_forms(
@@ -139,10 +139,10 @@ def list_forms(
       pads: whether forms get a common number of features, to share programs.
     """
     rows, features = X.shape
-    raw = [] if nominal else fit_raw_form(X)
+    is_alike = not nominal and has_one_scale(X)
     is_wide = features > MOST_COLUMNS
-    if is_wide and raw:
-        return raw
+    if is_wide and is_alike:
+        return [Form()]
     if is_wide:
         room = MOST_CODES_OF_WIDE // features
         tried = [
@@ -156,10 +156,11 @@ def list_forms(
     few = rows < refit.ENOUGH_FOR_METRIC
     if rows < FEW_TO_DOUBT:
         tried = [PLAIN, *([] if few else tried[1:])]
-    if raw and not few:
+    raw = []
+    if is_alike and not few:
         # Beside rows as they are, standardised ones gained nothing on eleven tables.
         (_, factor, _), *tried = tried
-        raw = [form._replace(factor=factor) for form in raw]
+        raw = [Form(factor=factor, width=features)]
     encoded = [
         fit_form(
             *(X, nominal, num_bins if values else bins, factor, values),
@@ -167,7 +168,9 @@ def list_forms(
         )
         for bins, factor, values in tried
     ]
-    if len(encoded) > 1 and _is_same(*encoded[-2:]):
+    finest_sizes = [(form.num_bins, form.width) for form in encoded[-2:]]
+    if len(finest_sizes) == 2 and finest_sizes[0] == finest_sizes[1]:
+        # Their codes are the same, as no column has more values.
         encoded.pop()
     width = max(form.width for form in encoded)
     if not width:
@@ -177,7 +180,6 @@ def list_forms(
         return encoded
     if not pads:
         return [*raw, *encoded]
-    raw = [form._replace(width=features) for form in raw]
     numbers = [form for form in encoded if not form.num_bins]
     # All codes have the rates of the most of them.
     codes = [
@@ -211,11 +213,6 @@ def strip_padding(model: Labelled, X: Features) -> Labelled:
         codes = inputs.translation(codes.mean[:count])
     state = model.model._replace(kernel=kernel, expansion=expansion)
     return model._replace(model=state, scaling=codes)
-
-
-def _is_same(form: Form, other: Form) -> bool:
-    """Whether two forms have the same codes, as no column has more values."""
-    return (form.num_bins, form.width) == (other.num_bins, other.width)
 
 
 def _pad(forms: list[Form], step: int) -> list[Form]:

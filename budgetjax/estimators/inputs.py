@@ -2,13 +2,13 @@
 
 import dataclasses
 import functools
-from collections.abc import Iterator, Mapping
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from collections.abc import Mapping
+from typing import Protocol, TypeAlias, runtime_checkable
 
 import jax
 import numpy as np
 import scipy.sparse
-from jaxtyping import Float, Int, Shaped
+from jaxtyping import Float, Shaped
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils.class_weight import compute_class_weight
@@ -22,25 +22,18 @@ from budgetjax.kernels import Kernel
 from budgetjax.labels import format_labels, label_indices
 from budgetjax.models import Labelled
 from budgetjax.online import choices
-from budgetjax.raw_rows import block_size, pad_rows
+from budgetjax.raw_rows import SparseMatrix
 from budgetjax.scaling import Scaling
 
 
 @runtime_checkable
-class SparseRows(Protocol):
+class SparseRows(SparseMatrix, Protocol):
     """A CSR matrix or array of SciPy, which has no types of its own."""
 
     data: np.ndarray
     dtype: np.dtype
 
-    @property
-    def shape(self) -> tuple[int, ...]: ...
-
     def __getitem__(self, key: slice | np.ndarray) -> "SparseRows": ...
-
-    def tocsr(self) -> Any: ...
-
-    def toarray(self) -> np.ndarray: ...
 
 
 @dataclasses.dataclass(frozen=True)
@@ -116,11 +109,9 @@ def check_range(X: Rows, dtype: np.dtype) -> None:
         return
     entries = scipy.sparse.coo_array(X)
     at = int(np.argmax(np.abs(entries.data)))
-    raise ArgumentError(
-        "X",
-        f"be in the range of {dtype}",
-        f"{entries.data[at]:g} in row {entries.row[at]}, column {entries.col[at]}",
-    )
+    place = f"in row {entries.row[at]}, column {entries.col[at]}"
+    got = f"{entries.data[at]:g} {place}"
+    raise ArgumentError("X", f"be in the range of {dtype}", got)
 
 
 def encode_rows(X: Rows, encoding: object, width: int = 0) -> Features:
@@ -140,25 +131,6 @@ def dense(
     # Subtracted in float64, before digits are lost.
     rows = rows - origin[None] if np.any(origin) else rows
     return np.ascontiguousarray(rows, dtype)
-
-
-def blocks(
-    X: Features,
-    dtype: np.dtype,
-    origin: Float[np.ndarray, " features"],
-    order: Int[np.ndarray, " n"],
-    size: int | None = None,
-) -> Iterator[tuple[Int[np.ndarray, " rows"], Float[np.ndarray, "size features"]]]:
-    """The rows of X minus the origin, in this order, as dense blocks of one size.
-
-    Yields:
-      The numbers of the rows of a block, and the rows, padded to `size`; None chooses
-      it.
-    """
-    size = size or block_size(*X.shape)
-    for start in range(0, len(order), size):
-        numbers = order[start : start + size]
-        yield numbers, pad_rows(dense(X[numbers], dtype, origin), size)
 
 
 class Sample:
@@ -215,21 +187,16 @@ def kernel_of(
     def default() -> float:
         gamma = sample.gamma
         if not gamma and more_to_come:
-            raise ArgumentError(
-                "X",
-                "have rows that differ in the first call, for gamma='scale'",
-                f"{sample.num_rows} alike; give more rows, or gamma as a number",
-            )
+            wanted = "have rows that differ in the first call, for gamma='scale'"
+            got = f"{sample.num_rows} alike; give more rows, or gamma as a number"
+            raise ArgumentError("X", wanted, got)
         # If all rows are equal, the kernel is 1 for any gamma.
         return gamma or 1.0
 
     known = ("scale", "auto") if kernel == "linear" else ("scale",)
     if isinstance(kernel, str) and isinstance(gamma, str) and gamma not in known:
-        raise ArgumentError(
-            "gamma",
-            "be 'scale' or a number (or 'auto', in fit of an online estimator)",
-            f"{gamma!r}",
-        )
+        wanted = "be 'scale' or a number (or 'auto', in fit of an online estimator)"
+        raise ArgumentError("gamma", wanted, f"{gamma!r}")
     return choices.kernel_of(kernel, gamma, "scale", default)
 
 
@@ -269,9 +236,8 @@ def classes_of(y: Shaped[np.ndarray, " n"]) -> Shaped[np.ndarray, " classes"]:
     check_classification_targets(y)
     classes = np.unique(y)
     if len(classes) < 2:
-        raise ArgumentError(
-            "y", "have at least 2 classes", f"one class, {format_labels(classes)}"
-        )
+        got = f"one class, {format_labels(classes)}"
+        raise ArgumentError("y", "have at least 2 classes", got)
     return classes
 
 

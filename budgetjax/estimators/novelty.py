@@ -1,7 +1,7 @@
 """Novelty detection with a bounded number of support vectors."""
 
 import dataclasses
-from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -79,7 +79,7 @@ class BudgetedOneClass(OutlierMixin, OnlineEstimator):
         It works as `BudgetedKernelClassifier.fit`, but ignores `y`.
         """
         rows, weights = self._rows_and_weights(X, sample_weight, first=True)
-        self._fit_stream(rows, np.ones(len(weights)), weights, Labelled(None))
+        self._fit_stream((rows, np.ones(len(weights)), weights, Labelled(None)))
         return self
 
     @names_class
@@ -91,7 +91,7 @@ class BudgetedOneClass(OutlierMixin, OnlineEstimator):
         rows, weights = self._rows_and_weights(X, sample_weight, first=first)
         labels = Labelled(None, intercept=0.0 if first else self._model.intercept)
         ones = np.ones(len(weights))
-        self._continue_stream(rows, ones, ones, weights, labels)
+        self._continue_stream((rows, ones, weights, labels), ones)
         return self
 
     def _rows_and_weights(
@@ -132,14 +132,7 @@ class BudgetedOneClass(OutlierMixin, OnlineEstimator):
             refits=refits,
         )
 
-    def _refit(
-        self,
-        streamed: list[Streamed],
-        seed: int,
-        orders: Sequence[Int[np.ndarray, " n"]] = (),
-        *,
-        of_stream: bool = False,
-    ):
+    def _refit(self, streamed: list[Streamed], *unused: Any, **more: Any) -> Labelled:
         ((_, model, examples, *_),) = streamed
         data = examples.data(models.dtype_of(model))
         solved = one_class(

@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float, Int, Shaped
 from sklearn.utils import check_random_state
 
-from budgetjax import _checks, _progress, models
+from budgetjax import _checks, _progress, models, raw_rows
 from budgetjax._errors import names_class
 from budgetjax.encoding import Encoding
 from budgetjax.estimators import inputs
@@ -220,38 +220,27 @@ class OnlineEstimator(Estimator):
         """The number of support vectors."""
         return int(self.state_.expansion.num_active)
 
-    def _fit_stream(
-        self,
-        X: Rows,
-        y: Shaped[np.ndarray, "n ..."],
-        weights: Float[np.ndarray, " n"],
-        labels: Labelled,
-    ) -> None:
-        """Fits a new model; see `fit`. `labels` has the classes or the intercept."""
-        streamed, seed, orders = self._stream_forms(X, y, weights, labels)
+    def _fit_stream(self, prepared: Prepared) -> None:
+        """Fits a new model; see `fit`."""
+        X, *_ = prepared
+        streamed, seed, orders = self._stream_forms(prepared)
         refits = self._check_refit(X.shape[1])
         model = self._refit(streamed, seed, orders) if refits else streamed[0].model
         self._model, self._reservoir, self._solved = model, None, None
         self.n_iter_ = len(orders)
 
     def _stream_forms(
-        self,
-        X: Rows,
-        y: Shaped[np.ndarray, "n ..."],
-        weights: Float[np.ndarray, " n"],
-        labels: Labelled,
+        self, prepared: Prepared
     ) -> tuple[list[Streamed], int, list[Int[np.ndarray, " n"]]]:
-        """Models of each form after the rows, or the first ones; the seed; the orders.
-
-        The rows are as for `_fit_stream`.
-        """
+        """Models of each form after all rows or the first; the seed; the orders."""
+        X, _, weights, _ = prepared
         name, n = type(self).__name__, X.shape[0]
-        shuffle = bool(_checks.flag("shuffle", self.shuffle))
+        shuffle = _checks.flag("shuffle", self.shuffle)
         epochs = _checks.size("epochs", self.epochs)
         refits = self._check_refit(X.shape[1])
         seed, random = self._draw_seed()
         forms = self._forms(X) if refits else [self._form_of_stream(X)]
-        starts = [self._start(form, X, y, weights, labels, seed) for form in forms]
+        starts = [self._start(form, prepared, seed, refits=refits) for form in forms]
         if forms == [Form()]:
             inputs.warn_unscaled(name, X, starts[0].examples.origin)
         orders = [
@@ -274,17 +263,12 @@ class OnlineEstimator(Estimator):
             return [start.learn(orders, report) for start in starts]
 
     def _start(
-        self,
-        form: Form,
-        X: Rows,
-        y: Shaped[np.ndarray, "n ..."],
-        weights: Float[np.ndarray, " n"],
-        labels: Labelled,
-        seed: int,
+        self, form: Form, prepared: Prepared, seed: int, *, refits: bool
     ) -> Streamed:
         """Empty models of rows in this form."""
+        X, y, weights, labels = prepared
         rows = inputs.encode_rows(X, form.encoding, form.width)
-        sample, refits = Sample(rows), self._check_refit(X.shape[1])
+        sample = Sample(rows)
         model, *rivals = (
             self._init(sample, form.encoding, labels, gamma, seed, refits=refits)
             for gamma in self._gammas(sample, form)
@@ -294,19 +278,15 @@ class OnlineEstimator(Estimator):
         return Streamed(form, model, examples, [rival.model for rival in rivals])
 
     def _continue_stream(
-        self,
-        X: Rows,
-        y: Shaped[np.ndarray, "n ..."],
-        targets: Shaped[np.ndarray, "n ..."],
-        weights: Float[np.ndarray, " n"],
-        labels: Labelled,
+        self, prepared: Prepared, targets: Shaped[np.ndarray, "n ..."]
     ) -> None:
         """Learns a part of a stream; see `partial_fit`.
 
-        A refit takes `y`, the learner's labels or real targets. The stream takes
-        `targets`, the same minus the mean so far for real targets. `labels` has the
-        classes, or the intercept after this part.
+        A refit takes the learner's labels or real targets, and the stream `targets`,
+        the same minus the mean so far for real targets. An intercept is that after this
+        part.
         """
+        X, y, weights, labels = prepared
         first = not self.__sklearn_is_fitted__()
         if first:
             refits, (seed, _) = self._check_refit(X.shape[1]), self._draw_seed()
@@ -321,7 +301,13 @@ class OnlineEstimator(Estimator):
             )
             if form.encoding is None:
                 inputs.warn_unscaled(type(self).__name__, X, inputs.origin(model))
-            reservoir = empty_reservoir(rows, y, seed) if refits else None
+            width, dtype = rows.shape[1], inputs.dtype_of(rows)
+            empty = Reservoir.empty(
+                *(width, dtype, y.dtype, y.shape[1:]),
+                size=default_size(width),
+                seed=seed,
+            )
+            reservoir = empty if refits else None
         else:
             model, reservoir = self._model, self._reservoir
             rows = inputs.encode_rows(X, model.scaling)
@@ -400,24 +386,17 @@ def learn(
     X, origin, targets, weights = examples
     algorithm = registry.of_state(state)
     dtype = np.dtype(state.expansion.vectors.dtype)
-    for numbers, rows in inputs.blocks(X, dtype, origin, order, size):
-        y = pad_rows(targets[numbers], len(rows), 1)
-        counts = pad_rows(weights[numbers], len(rows))
+    size = size or raw_rows.block_size(*X.shape)
+    for start in range(0, len(order), size):
+        numbers = order[start : start + size]
+        rows = pad_rows(inputs.dense(X[numbers], dtype, origin), size)
+        y = pad_rows(targets[numbers], size, 1)
+        counts = pad_rows(weights[numbers], size)
         state, _ = driver.run(
             algorithm, state, rows, y, weight=counts, block_size=block_size
         )
         report(f"{int(state.expansion.num_active)} vectors", len(numbers))
     return state
-
-
-def empty_reservoir(
-    X: Features, y: Shaped[np.ndarray, "n ..."], seed: int
-) -> Reservoir:
-    """A reservoir for a stream of such rows."""
-    width, dtype = X.shape[1], inputs.dtype_of(X)
-    return Reservoir.empty(
-        *(width, dtype, y.dtype, y.shape[1:]), size=default_size(width), seed=seed
-    )
 
 
 def spread_rows(

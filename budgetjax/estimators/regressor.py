@@ -113,9 +113,8 @@ class BudgetedKernelRegressor(RegressorMixin, Supervised):
         levels = np.asarray(self.quantile)
         _checks.open_unit_interval("quantile", levels)
         if levels.ndim > 1 or not levels.size:
-            raise ArgumentError(
-                "quantile", "be a number or a list of them", f"{self.quantile!r}"
-            )
+            wanted = "be a number or a list of them"
+            raise ArgumentError("quantile", wanted, f"{self.quantile!r}")
         if self.loss is not None:
             raise ArgumentError("loss", "be None with a quantile", f"{self.loss!r}")
         return levels if levels.size > 1 else float(levels.reshape(()))
@@ -138,8 +137,9 @@ class BudgetedKernelRegressor(RegressorMixin, Supervised):
 
         Targets are real numbers, shape `(n,)` or `(n, outputs)`.
         """
-        rows, y, weights, labels = self._prepare(X, y, sample_weight)
-        self._fit_stream(rows, y, weights, labels)
+        prepared = self._prepare(X, y, sample_weight)
+        self._fit_stream(prepared)
+        _, y, weights, _ = prepared
         *_, self._seen = self._encode(y, weights, None)
         return self
 
@@ -160,14 +160,11 @@ class BudgetedKernelRegressor(RegressorMixin, Supervised):
         first = not self.__sklearn_is_fitted__()
         rows, y, weights = self._examples(X, y, sample_weight, first=first)
         if not first and y.shape[1:] != np.shape(self._model.intercept):
-            raise ArgumentError(
-                "y",
-                f"have {np.size(self._model.intercept)} columns, as in the "
-                "first call of partial_fit",
-                f"shape {y.shape}",
-            )
+            columns = np.size(self._model.intercept)
+            wanted = f"have {columns} columns, as in the first call of partial_fit"
+            raise ArgumentError("y", wanted, f"shape {y.shape}")
         targets, labels, seen = self._encode(y, weights, None if first else self._seen)
-        self._continue_stream(rows, y, targets, weights, labels)
+        self._continue_stream((rows, y, weights, labels), targets)
         self._seen = seen
         return self
 

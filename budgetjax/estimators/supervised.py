@@ -19,7 +19,7 @@ from budgetjax.encoding import Encoding
 from budgetjax.estimators import categories, forms, inputs, online
 from budgetjax.estimators.base import SetByFit
 from budgetjax.estimators.categories import Categories
-from budgetjax.estimators.forms import Form, fit_form, fit_raw_form, strip_padding
+from budgetjax.estimators.forms import Form, fit_form, has_one_scale, strip_padding
 from budgetjax.estimators.inputs import (
     EncodedRows,
     Features,
@@ -121,51 +121,37 @@ class Supervised(OnlineEstimator):
     @property
     def _nominal(self) -> list[int]:
         """The columns of names."""
-        return list(map((inputs.names_of(self) or ()).index, self._names))
-
-    @property
-    def _names(self) -> Categories:
-        """The names in the columns of the data frame of `fit`, if it was one."""
-        return vars(self).get("categories_", {})
+        return list(map((inputs.names_of(self) or ()).index, self.categories_))
 
     def _check_refit(self, num_features: int) -> bool:
-        refits = bool(_checks.flag("refit", self.refit))
+        refits = _checks.flag("refit", self.refit)
         moves = _checks.flag("move_vectors", self.move_vectors)
         check_metric(self.learn_metric, num_features)
         for penalty in self._penalties(1):
             _checks.positive("penalty", penalty)
-        if refits:
-            return True
         asked = {
-            "move_vectors": bool(moves),
+            "move_vectors": moves,
             "learn_metric": self.learn_metric not in ("auto", False),
             "penalty": not is_auto(self.penalty),
         }
-        for name in [name for name, is_set in asked.items() if is_set]:
-            raise ArgumentError(
-                name,
-                "be its default where there is no refit",
-                f"{getattr(self, name)!r}",
-            )
-        return False
+        for name, is_asked in asked.items():
+            if is_asked and not refits:
+                wanted = "be its default where there is no refit"
+                raise ArgumentError(name, wanted, f"{getattr(self, name)!r}")
+        return refits
 
     def _penalties(self, rows: int) -> Shaped[np.ndarray, " penalties"]:
         """The penalties to choose from for this number of rows."""
-        penalties = self.penalty
-        if isinstance(penalties, str) and penalties == "auto":
-            penalties = held_out.default_penalties(rows)
+        automatic = is_auto(self.penalty)
+        penalties = held_out.default_penalties(rows) if automatic else self.penalty
         return np.atleast_1d(np.asarray(penalties, object))
 
     def _forms(self, X: Rows) -> list[Form]:
-        if not self._tries_forms(X):
+        if not self._is_free_table(X):
             return [self._form_of_stream(X)]
         # Other learners may keep more per feature than vectors.
         pads = self.algorithm is None and self.maintenance is None
         return forms.list_forms(X, self._nominal, self._tried, self._finest, pads=pads)
-
-    def _tries_forms(self, X: Rows) -> bool:
-        """Whether a refit chooses the form of the rows."""
-        return self.refit and self._is_free_table(X)
 
     def _is_free_table(self, X: Rows) -> bool:
         """Whether rows are a table, and what depends on their form is free."""
@@ -182,7 +168,7 @@ class Supervised(OnlineEstimator):
             values = min(forms.FEW_VALUES, rows // forms.ROWS_PER_VALUE_OF_STREAM)
             form = *forms.FORM_OF_STREAM, values
             return fit_form(X, self._nominal, *form, more_to_come=True)
-        is_unlike = is_table and rows >= forms.FEWEST_TO_SCALE and not fit_raw_form(X)
+        is_unlike = is_table and rows >= forms.FEWEST_TO_SCALE and not has_one_scale(X)
         if is_unlike or (self._nominal and is_auto(self.encode)):
             return fit_form(X, self._nominal, 0, more_to_come=True)
         if self.encode is False or is_auto(self.encode):
@@ -216,7 +202,7 @@ class Supervised(OnlineEstimator):
             self.categories_ = categories.find(X) if encodes else {}
         else:
             encodes = isinstance(self._model.scaling, Encoding)
-        arguments["X"] = categories.to_numbers(X, self._names)
+        arguments["X"] = categories.to_numbers(X, self.categories_)
         finite = "allow-nan" if encodes else True
         return super()._validate(reset=reset, ensure_all_finite=finite, **arguments)
 
@@ -239,11 +225,8 @@ class Supervised(OnlineEstimator):
             "loss": self._loss_setting(),
         }
         if not isinstance(options, dict) or options.keys() & settings:
-            raise ArgumentError(
-                "options",
-                "be a dict of arguments that are no parameters of the estimator",
-                f"{options!r}",
-            )
+            wanted = "be a dict of arguments that are no parameters of the estimator"
+            raise ArgumentError("options", wanted, f"{options!r}")
         return choices.choose(
             *(self.algorithm, settings | options),
             num_classes=None if labels.classes is None else len(labels.classes),
@@ -254,9 +237,7 @@ class Supervised(OnlineEstimator):
 
     def _streams_first(self, examples: Examples) -> bool:
         algorithm = registry.by_name()[self.algorithm or self._family.before_refit]
-        has_vectors = (
-            algorithm.with_vectors is not None and algorithm.memory is not None
-        )
+        has_vectors = None not in (algorithm.with_vectors, algorithm.memory)
         many = np.count_nonzero(examples.weights) > online.FIRST_ROWS
         return has_vectors and self.learn_metric is not False and bool(many)
 
@@ -275,7 +256,7 @@ class Supervised(OnlineEstimator):
           an origin far from 0. And the kernel.
         """
         prepared = self._prepare(X, y, sample_weight)
-        streamed, seed, orders = self._stream_forms(*prepared)
+        streamed, seed, orders = self._stream_forms(prepared)
         with self._refitting(seed) as start:
             best, draft, _ = self._try_forms(streamed, orders, start)
             if draft is None and best.rivals:
@@ -444,16 +425,14 @@ def find_best(drafts: Sequence[Draft | None], leeway: float = 0.0) -> int:
     each = [np.concatenate(parts[:folds]) for parts in errors]
     totals = [float(np.sum(one)) for one in each]
     best = int(np.argmin(totals))
-    plain = [i for i, draft in enumerate(drafts) if leeway and _is_plain(draft)]
-    if not plain:
+    if not leeway:
         return best
-    other = min(plain, key=totals.__getitem__)
+    plain = [
+        i for i, draft in enumerate(drafts) if draft is None or draft.metric is None
+    ]
+    other = min(plain, key=totals.__getitem__, default=best)
     chance = np.sqrt(np.sum((each[other] - each[best]) ** 2))
     return other if totals[other] - totals[best] <= leeway * chance else best
-
-
-def _is_plain(draft: Draft | None) -> bool:
-    return draft is None or draft.metric is None
 
 
 def try_longer(draft: Draft) -> Draft:
