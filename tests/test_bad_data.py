@@ -185,6 +185,11 @@ FILES = {
             f"{CSV}In column 'y': row 1: CSV conversion error to string: invalid UTF8 "
             "data",
         ),
+        "latin-1 in the header": (
+            "größe,y\n1,oui\n".encode("latin-1"),
+            f"{CSV}'utf-8' codec can't decode byte 0xf6 in position 2: invalid start "
+            "byte",
+        ),
         "semicolons": (
             "a;b;y\n1;2;3\n",
             "cells must be separated by ',', got 'a;b;y' as the first line; "

@@ -88,6 +88,53 @@ def test_dates_are_refused_by_name(zone):
         BudgetedKernelClassifier(20).fit(X, y)
 
 
+@pytest.mark.parametrize(
+    "dtype", ["timestamp[ns][pyarrow]", "date32[pyarrow]", "period[D]", "object"]
+)
+def test_dates_of_every_kind_are_refused_by_name(dtype):
+    if "arrow" in dtype:
+        pytest.importorskip("pyarrow")
+    days = pandas.Series(pandas.date_range("2020-01-01", periods=3))
+    days = days.dt.to_period("D") if dtype == "period[D]" else days.astype(dtype)
+    days[1] = None
+    with pytest.raises(ValueError, match=r"X must .* got \w+.* column 'day'"):
+        categories.find(pandas.DataFrame({"day": days}))
+
+
+def test_categories_may_be_intervals():
+    sizes = np.array([0.0, 1.0, 2.0, np.nan])
+    X = pandas.DataFrame({"size": pandas.cut(sizes, [-1, 0, 1, 2])})
+    found = categories.find(X)
+    assert found["size"].tolist() == ["(-1.0, 0.0]", "(0.0, 1.0]", "(1.0, 2.0]"]
+    numbers = categories.to_numbers(X, found).to_numpy()
+    np.testing.assert_equal(numbers[:, 0], [0, 1, 2, np.nan])
+
+
+def test_columns_of_names_need_names_of_their_own():
+    X, y = frame()
+    number_named = X.set_axis(range(3), axis=1)
+    with pytest.raises(ValueError, match=r"X must have texts as names .* got \[0, 1"):
+        BudgetedKernelClassifier(20).fit(number_named, y)
+    assert categories.find(number_named[[0]]) == {}
+    twice = X.set_axis(["size", "city", "city"], axis=1)
+    with pytest.raises(ValueError, match=r"X must have one column .* got 2 of 'city'"):
+        BudgetedKernelClassifier(20).fit(twice, y)
+    # A missing column is not taken for one that is there twice.
+    with pytest.raises(ValueError, match=r"X must have one column .* got 2 of 'city'"):
+        categories.to_numbers(twice, categories.find(X))
+
+
+def test_names_that_occur_once_have_a_metric():
+    # Their codes have equal variances, for which LAPACK's default method may fail.
+    random = np.random.default_rng(0)
+    X = pandas.DataFrame({"size": random.normal(size=240)})
+    X["city"] = random.choice(CITIES[:3], 240)
+    y = (X["size"] > 0) ^ (X["city"] == "Rome")
+    X["number"] = [f"id{i}" for i in range(240)]
+    fitted = BudgetedKernelClassifier(20, random_state=0).fit(X, y)
+    assert fitted.score(X, y) > 0.9
+
+
 def test_numbers_have_no_categories():
     arrow = pytest.importorskip("pyarrow")
     X = frame()[0][["size"]]

@@ -701,6 +701,13 @@ def test_standard_input_and_pipes(at):
     assert labels == expected.predict(data()[0]).tolist()
 
 
+def test_a_model_that_takes_gaps_reads_libsvm_text(at):
+    # As one whose columns are codes does, which is what `train` mostly makes of it.
+    _, model = train_quickly("train.csv", "--target kind --missing mean")
+    labels = predicted("train.libsvm")[1]
+    assert labels == model.predict(data()[0]).tolist()
+
+
 # Texts and gaps.
 
 

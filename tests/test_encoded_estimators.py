@@ -75,6 +75,23 @@ def test_an_encoded_model_is_small_and_has_no_padding(fitted):
     )
 
 
+def test_rows_learned_as_they_are_tell_what_takes_missing_values():
+    plain = BudgetedKernelClassifier(BUDGET, encode=False, random_state=0)
+    plain.fit(X[:50] / X[:50].std(axis=0), LABELS[:50])
+    with pytest.raises(ValueError, match="NaN") as raised:
+        plain.predict(MISSING[:5])
+    assert raised.value.__notes__ == ["encode=0 takes missing values."]
+
+
+def test_one_row_that_counts_has_no_metric():
+    # It is held out, so the trial has no support vectors.
+    weights = np.zeros(400)
+    weights[7] = 1
+    one = BudgetedKernelClassifier(BUDGET, random_state=0)
+    one.fit(X[:400], LABELS[:400], weights)
+    assert set(one.predict(X[:400])) == {LABELS[7]}
+
+
 def test_importances_of_encoded_columns(fitted):
     importances = fitted.feature_importances_
     assert importances.shape == (X.shape[1],)

@@ -247,14 +247,16 @@ def open_rows(model: Model, files: Sequence[str], columns: Columns) -> Batches:
     named.
     """
     path = local_paths(files, columns)
+    file_format = formats.format_of(path, columns.format)
     if (
         columns.target is None
         and model.target not in (None, *columns.ignore)
-        and formats.format_of(path, columns.format).has_columns
+        and file_format.has_columns
         and model.target in column_names(path, columns)
     ):
         columns = columns._replace(target=model.target)
-    if models.imputes_missing(model.model):
+    # In LIBSVM text nothing is missing: features without a value are 0.
+    if models.imputes_missing(model.model) and "allow_missing" in file_format.arguments:
         columns = columns._replace(missing="mean")
     linear = isinstance(models.unwrap(model.model), models.LinearModel)
     return open_for_model(

@@ -204,7 +204,12 @@ class Supervised(OnlineEstimator):
             encodes = isinstance(self._model.scaling, Encoding)
         arguments["X"] = categories.to_numbers(X, self.categories_)
         finite = "allow-nan" if encodes else True
-        return super()._validate(reset=reset, ensure_all_finite=finite, **arguments)
+        try:
+            return super()._validate(reset=reset, ensure_all_finite=finite, **arguments)
+        except ValueError as error:
+            if not encodes and "NaN" in str(error):
+                error.add_note("encode=0 takes missing values.")
+            raise
 
     def _gammas(self, sample: Sample, form: Form) -> list[float | str]:
         if not is_auto(self.gamma):

@@ -53,7 +53,8 @@ def export(path: str | os.PathLike[str], model: Any) -> None:
     - for a classifier `label`, shape `(n,)`; `scores`, as
       `budgetjax.decision_function`; and, if it is calibrated or was trained with the
       logistic loss, `probabilities`, shape `(n, classes)`;
-    - for a regressor `variable`, its values, shape `(n,)` or `(n, num_outputs)`.
+    - for a regressor `variable`, its values, shape `(n,)` or `(n, num_outputs)`, and
+      for a one-class model its scores, below 0 for novel rows, shape `(n,)`.
 
     These are the names of skl2onnx. Rows are not checked: a NaN gives an arbitrary
     result, unless the model encodes or fills it. A call allocates a matrix with n rows

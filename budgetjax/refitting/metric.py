@@ -129,7 +129,13 @@ def init_map(
     mean = shards.total(np.sum(some, axis=0)) / (number := shards.total(len(some)))
     covariance = shards.total((some - mean).T @ (some - mean)) / max(1, number - 1)
     most = width - rank, width - 1
-    variances, directions = scipy.linalg.eigh(covariance, subset_by_index=most)
+    try:
+        variances, directions = scipy.linalg.eigh(covariance, subset_by_index=most)
+    except scipy.linalg.LinAlgError:
+        # LAPACK's fastest method may fail on equal variances, as those of the codes of
+        # names that occur once. This one finds all directions.
+        variances, directions = scipy.linalg.eigh(covariance, driver="evd")
+        variances, directions = variances[-rank:], directions[:, -rank:]
     kept = variances.sum()
     scale = np.sqrt(np.trace(covariance) / kept) if kept > 0 else 1.0
     return (scale * directions[:, ::-1]).astype(dtype)

@@ -469,6 +469,9 @@ class Draft(NamedTuple):
         if not (problem.learns or self.compares):
             return self._replace(problem=problem, metric=None)
         fold = self.folds[0] if is_trial else self.folds[0].with_fewer(self.rows)
+        if not np.any(fold.state.expansion.mask):
+            # All examples that count are held out.
+            return self._replace(problem=problem, metric=None)
         found = metric.try_metric(problem, fold, self.penalty)
         if self.compares and not fold.prefers(self.solved[0].scores, found.scores):
             return self._replace(problem=problem, metric=None)

@@ -36,6 +36,8 @@ DELIMITERS = (",", ";", "\t", "|")
 WHAT = "CSV in UTF-8, with numbers as features"
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE)
 WHOLE = re.compile(r"[+-]?\d+")
+# Two zeros are a code too; -0 is a number.
+CODE = re.compile(r"[+-]?0\d")
 COMMA = re.compile(r"[+-]?\d*,\d+")
 # Other formats by the first bytes of a file.
 ALIEN = {
@@ -186,8 +188,10 @@ class _File(NamedTuple):
         file = self._replace(block=block)
         with report_damage(WHAT), file.opened({}) as reader:
             schema = reader.schema
+            # They are decoded here, where an error names the file.
+            names = schema.names
         if not self.header:
-            fields = (field.with_name(str(i)) for i, field in enumerate(schema))
+            fields = (schema.field(i).with_name(str(i)) for i in range(len(names)))
             schema = pyarrow.schema(fields)
         return file._replace(schema=schema)
 
@@ -274,7 +278,7 @@ def _kind_of_label(text: str, decimal: str) -> str:
         return "number" if NUMBER.fullmatch(plain) else "text"
     if str(value := int(text)) == text:
         return "whole" if abs(value) < 2**63 else "text"
-    return "code" if value and text.lstrip("+-").startswith("0") else "number"
+    return "code" if CODE.match(text) else "number"
 
 
 def _open_bytes(path: str) -> "NativeFile | BinaryIO":
