@@ -51,6 +51,7 @@ from jaxtyping import Array, Bool, Float, Integer, Shaped
 
 from budgetjax import _platform, _sharding, kernels, losses
 from budgetjax._errors import names_errors
+from budgetjax._pytree import Counter
 from budgetjax._shapes import Examples, Flag, Index, PerExample, Scalar, Scores, Targets
 from budgetjax.online import support_set
 from budgetjax.online.maintenance.strategy import maintenance_of
@@ -65,8 +66,8 @@ class Block(NamedTuple):
       algorithm, X, y, weights, axis: as for `Algorithm.learn`.
       present: where an example has a weight.
       squares, selves, gram: `||x||^2`, `k(x, x)`, and `k(x_i, x_j)` of all pairs.
-      round_numbers: rounds seen before each example and after the last, as the lower
-        word of `num_seen`; `ticks = size + 1`.
+      rounds_ahead: rounds since the start of the block, before each example and after
+        the last; `ticks = size + 1`.
       decay: the logarithm of the factor by which idle rounds shrink the model since the
         start of the block.
       in_average: which rounds are in an average of iterates, if there is one.
@@ -80,7 +81,7 @@ class Block(NamedTuple):
     squares: PerExample
     selves: PerExample
     gram: Float[Array, "size size"]
-    round_numbers: Integer[Array, " ticks"]
+    rounds_ahead: Integer[Array, " ticks"]
     decay: Float[Array, " ticks"]
     in_average: Bool[Array, " size"]
     axis: str | None
@@ -173,7 +174,6 @@ def _prepare_block(
     """The state before the first round, and the constants of the block."""
     present = weights > 0
     rounds_ahead = sums_before(present.astype(jnp.int32))
-    round_numbers = state.num_seen.low + rounds_ahead
     decay = algorithm.decay(state, rounds_ahead)
     # The decay before the first round is 0, up to a correction of the scale's rounding.
     expansion = support_set.fade_average(state.expansion)
@@ -181,7 +181,7 @@ def _prepare_block(
     state = state._replace(expansion=expansion._replace(scale=scale))
     in_average = present
     if expansion.average is not None:
-        seen = state.num_seen._replace(low=round_numbers[1:])
+        seen = _num_seen(state, rounds_ahead[1:])
         in_average = present & seen.reaches(expansion.average.start)
     return state, Block(
         algorithm=algorithm,
@@ -192,7 +192,7 @@ def _prepare_block(
         squares=squares,
         selves=state.kernel.diag(X, squares),
         gram=gram,
-        round_numbers=round_numbers,
+        rounds_ahead=rounds_ahead,
         decay=decay,
         in_average=in_average,
         axis=axis,
@@ -218,7 +218,8 @@ def _start_loop(
     arrays = state, kernel_rows, scores, first, none
     like = jax.eval_shape(lambda *arrays: _update(block, *arrays)[1], *arrays)
     edits = _without_example(support_set.no_edits(like))
-    columns = tuple(jnp.zeros_like(block.squares) for _ in edits.rows[:-1])
+    # Zeros, but not those that other arrays share, which would be copied.
+    columns = tuple(jnp.minimum(block.weights, 0) for _ in edits.rows[:-1])
     (loop,) = _sharding.vary(
         Loop(state, kernel_rows, unscaled, scores, first, none, edits, columns)
     )
@@ -268,7 +269,7 @@ def _make_room(block: Block, loop: Loop, wanted: Flag) -> Loop:
     The kernel rows are recomputed, which costs as much as starting a block.
     """
     state = loop.state
-    edits, _ = _with_example(block, loop.edits, loop.columns, loop.last)
+    edits, _ = _with_example(block, loop.state, loop.edits, loop.columns, loop.last)
     before = support_set.write(state.expansion, edits)
     after = state.maintenance.make_room(state.kernel, before)
     expansion = support_set.select(wanted, after, before)
@@ -310,7 +311,7 @@ def _run_single(block: Block, loop: Loop) -> Loop:
 def _finish_block(block: Block, state: State, loop: Loop) -> State:
     """The state after the rounds that follow the last violation."""
     size = block.X.shape[0]
-    edits, _ = _with_example(block, loop.edits, loop.columns, loop.last)
+    edits, _ = _with_example(block, loop.state, loop.edits, loop.columns, loop.last)
     new, expansion = loop.state, support_set.write(loop.state.expansion, edits)
     average = expansion.average
     if average is not None:
@@ -322,7 +323,7 @@ def _finish_block(block: Block, state: State, loop: Loop) -> State:
         expansion=expansion._replace(
             scale=_scale_before(block, new, loop.last, size), average=average
         ),
-        num_seen=state.num_seen._replace(low=block.round_numbers[-1]),
+        num_seen=_num_seen(state, block.rounds_ahead[-1]),
         num_mistakes=state.num_mistakes.after(jnp.sum(mistaken, dtype=jnp.int32)),
     )
 
@@ -346,6 +347,11 @@ def decayed_scale(scale: Scalar, decay: Float[Array, "*n"]) -> Float[Array, "*n"
     limits = jnp.finfo(scale.dtype)
     least = max(float(limits.tiny), min(2.0**-40, limits.tiny / limits.eps**2))
     return jnp.maximum(scale * jnp.exp(decay), least)
+
+
+def _num_seen(state: OnlineState, ahead: Integer[Array, "*n"]) -> Counter:
+    """The rounds seen, with those `ahead` of the start of the block."""
+    return state.num_seen._replace(low=state.num_seen.low + ahead)
 
 
 def _scale_before(
@@ -379,7 +385,9 @@ def _next_turn(block: Block, loop: Loop) -> Loop:
 
 def _change_model(block: Block, loop: Loop) -> Loop:
     """Writes the pending edits, makes the next change, and finds the next violation."""
-    edits, columns = _with_example(block, loop.edits, loop.columns, loop.last)
+    edits, columns = _with_example(
+        block, loop.state, loop.edits, loop.columns, loop.last
+    )
     slots = [row.slot for row in edits.rows]
     kernel_rows = support_set.put_rows(loop.kernel_rows, slots, columns, axis=1)
     expansion = support_set.write(loop.state.expansion, edits)
@@ -389,7 +397,7 @@ def _change_model(block: Block, loop: Loop) -> Loop:
     state, edits, columns = _update(
         block, state, kernel_rows, loop.scores, i, loop.last
     )
-    whole_edits, all_columns = _with_example(block, edits, columns, i)
+    whole_edits, all_columns = _with_example(block, state, edits, columns, i)
     unscaled = _apply_to_scores(
         state, kernel_rows, loop.unscaled, whole_edits, all_columns
     )
@@ -447,10 +455,10 @@ def _next_violation(
     scales = decayed_scale(state.expansion.scale, decay)
     scores = jnp.where(later[:, None], scales[:, None] * unscaled, scores)
     violations = jax.vmap(
-        lambda seen, score, label: block.algorithm.violates(
-            state._replace(num_seen=state.num_seen._replace(low=seen)), score, label
+        lambda ahead, score, label: block.algorithm.violates(
+            state._replace(num_seen=_num_seen(state, ahead)), score, label
         )
-    )(block.round_numbers[:-1], scores, block.y)
+    )(block.rounds_ahead[:-1], scores, block.y)
     candidates = violations & later & (block.weights > 0)
     return scores, support_set.least(jnp.where(candidates, index, unscaled.shape[0]))
 
@@ -468,12 +476,12 @@ def _update(
     The third result holds the kernel columns, against the block, of all edited rows
     except the last, which is the example.
     """
-    seen, expansion = block.round_numbers[i], state.expansion
+    seen, expansion = _num_seen(state, block.rounds_ahead[i]), state.expansion
     candidate = Candidate(
         vector=block.X[i],
         square=block.squares[i],
         coefficients=jnp.zeros_like(expansion.coefficients[0]),
-        age=seen + 1,
+        age=seen.low + 1,
         weight=block.weights[i],
         kernel_row=kernel_rows[i],
         kernel_self=block.selves[i],
@@ -485,7 +493,7 @@ def _update(
     scale = _scale_before(block, state, last, i + 1)
     now = expansion._replace(scale=scale, average=average)
     returned = block.algorithm.update(
-        state._replace(num_seen=state.num_seen._replace(low=seen), expansion=now),
+        state._replace(num_seen=seen, expansion=now),
         scores[i],
         block.y[i],
         candidate,
@@ -516,11 +524,16 @@ def _without_example(edits: Edits) -> Edits:
 
 
 def _with_example(
-    block: Block, edits: Edits, columns: tuple[PerExample, ...], i: Index
+    block: Block,
+    state: OnlineState,
+    edits: Edits,
+    columns: tuple[PerExample, ...],
+    i: Index,
 ) -> tuple[Edits, tuple[PerExample, ...]]:
     """Adds the values and the kernel column of example `i` itself."""
     slot, term = edits.rows[-1].slot, edits.rows[-1].term
-    example = Row(slot, block.X[i], block.squares[i], term, block.round_numbers[i] + 1)
+    age = _num_seen(state, block.rounds_ahead[i]).low + 1
+    example = Row(slot, block.X[i], block.squares[i], term, age)
     rows = (*edits.rows[:-1], example)
     return edits._replace(rows=rows), (*columns, block.gram[i])
 

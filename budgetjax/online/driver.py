@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 from jax.typing import ArrayLike
-from jaxtyping import Array, Bool, Float, Integer, Shaped
+from jaxtyping import Array, Bool, Float, Shaped
 
 from budgetjax import _checks, _platform, _sharding, kernels, models, scoring
 from budgetjax._errors import ArgumentError, Named, names_errors
@@ -250,11 +250,10 @@ def run_with_errors(
     weights: Float[Array, " n"],
     size: int,
     axis: str | None,
-) -> tuple[State, Shaped[Array, " blocks"], Integer[Array, " blocks"]]:
-    """`run` without its scores: the state, and two sums after every block.
+) -> tuple[State, Shaped[Array, " blocks"]]:
+    """`run` without its scores: the state, and the mistakes so far after every block.
 
-    They are the mistakes of this stream so far (for a regressor the squared errors,
-    averaged over the outputs), and its examples.
+    For a regressor they are the squared errors, averaged over the outputs.
     """
     regression = models.is_regressor(state)
 
@@ -269,9 +268,9 @@ def run_with_errors(
             errors += jnp.sum(lost) / scores.shape[1]
         else:
             errors = new.num_mistakes.since(state.num_mistakes)
-        return (new, errors), (errors, new.num_seen.since(state.num_seen))
+        return (new, errors), errors
 
     starts = jnp.arange(0, X.shape[0], size, dtype=jnp.int32)
     none = jnp.zeros((), X.dtype if regression else jnp.int32)
-    (new, _), (errors, seen) = _platform.scan(body, (state, none), starts)
-    return new, errors, seen
+    (new, _), errors = _platform.scan(body, (state, none), starts)
+    return new, errors

@@ -120,7 +120,7 @@ def sweep(
     padded = _take(states, index) if spare else states
     together = side_by_side(states)
     results = _run_anywhere(algorithm, chosen, together, size, padded, X, y, weights)
-    result, is_finite = _summarise(models, *results)
+    result, is_finite = _summarise(models, size, *results, weights)
     new = result.states
     driver.check_room(new)
     known = _checks.concrete(is_finite)
@@ -138,13 +138,15 @@ def _take(states: OnlineState, index: ArrayLike) -> OnlineState:
     return jax.tree.map(lambda leaf: leaf[index], states)
 
 
-@functools.partial(jax.jit, static_argnums=0)
+@functools.partial(jax.jit, static_argnums=(0, 1))
 def _summarise(
-    models: int, states: OnlineState, mistakes: Array, rounds: Array
+    models: int, size: int, states: OnlineState, mistakes: Array, weights: Array
 ) -> tuple[Sweep, Bool[Array, " models"]]:
     """The result for these first models, and which of them are finite."""
     states, mistakes = jax.tree.map(lambda leaf: leaf[:models], (states, mistakes))
-    rounds, dtype = rounds[0], states.expansion.vectors.dtype
+    dtype = states.expansion.vectors.dtype
+    present = jnp.pad(weights > 0, (0, -weights.shape[0] % size)).reshape(-1, size)
+    rounds = jnp.cumsum(jnp.sum(present, axis=1, dtype=jnp.int32), dtype=jnp.int32)
     seen = jnp.maximum(rounds, 1).astype(dtype)
     errors = mistakes.astype(dtype) / seen[None]
     is_finite = jnp.isfinite(jax.vmap(driver.nan_unless_finite)(states))
@@ -173,7 +175,7 @@ def _run_anywhere(algorithm, devices, together, size, *arrays):
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2, 3))
 def _run_sharded(algorithm, devices, together, size, states, X, y, weights):
-    """The final states, and mistakes and rounds of every model at every point."""
+    """The final states, and the mistakes of every model at every point."""
 
     def local(states, X, y, weights):
         def learn(state):
