@@ -92,6 +92,25 @@ def test_projections_stay_accurate_in_float32(best):
     assert np.all(np.abs(given[:, :budget] - wanted) <= 1e-3 * largest)
 
 
+@pytest.mark.parametrize("name", ["arow", "perceptron"])
+def test_a_smooth_kernel_keeps_its_root(name):
+    """Errors of the root must not grow from one replacement to the next."""
+    algorithm, budget = getattr(bj, name), 150
+    strategy = {} if name == "arow" else {"maintenance": bj.Project()}
+    for seed in range(3):
+        random = np.random.default_rng(seed)
+        X = random.normal(size=(5000, 2)).astype(np.float32)
+        y = np.sign(X[:, 0] * X[:, 1] + 0.3 * random.normal(size=5000)).astype(int)
+        state = algorithm.init(bj.RBF(0.02), num_features=2, budget=budget, **strategy)
+        state, _ = bj.run(algorithm, state, X, y)
+        kept = state.span if name == "arow" else state.maintenance.span
+        gram, root = (
+            np.asarray(matrix, np.float64)[:budget, :budget]
+            for matrix in (kept.gram, kept.root)
+        )
+        np.testing.assert_allclose(root @ gram @ root.T, np.eye(budget), atol=0.1)
+
+
 def test_a_forgetron_that_does_not_shrink_removes_the_oldest():
     X, y = parity(300)
     state, scores = run(bj.forgetron, X, y, budget=20, shrink=1)
