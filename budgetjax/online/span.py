@@ -328,9 +328,9 @@ def replace(span: Span, new: Replacement, num_active: Index) -> Span:
        `P u` is half of `D E u`.
     5. `R - D^T P R` is the new root.
 
-    The errors of `u` are those of the root times up to `1 / sqrt(RIDGE)`. If they are
-    large, as for a smooth kernel, steps 3 to 5 are taken for `u` again; otherwise what
-    is left of them is magnified in its turn, and grows from change to change.
+    The errors of `u` are those of the root times up to `1 / sqrt(RIDGE)`. Where they
+    are large, as with a smooth kernel, a first correction leaves errors that the next
+    changes magnify, so steps 3 to 5 are taken for `u` once more.
     """
     slots = jnp.arange(new.row.shape[0], dtype=jnp.int32)
     at_slot, entered = slots == new.slot, new.slot != NOWHERE
@@ -405,14 +405,14 @@ def _correct_again(
 
     It returns the change of the row `u^T R`, and writes no matrix.
     """
-    u = changes[0][0]
+    (u, u_change), (v, v_change) = changes
     at_slot = jnp.arange(u.shape[0], dtype=jnp.int32) == new.slot
     image = _times(row, gram)
-    error = _times(span.root, jnp.where(at_slot, 0, image)) - u
-    error += sum(one * _times(other, image) for one, other in changes)
-    part = error - _times(error, u) / 2 * u
-    step = jnp.where(at_slot, 0, _times(part, span.root))
-    step += sum(other * _times(part, one) for one, other in changes)
+    by_u, by_v = _platform.dots((u_change, image), (v_change, image))
+    error = _times(span.root, jnp.where(at_slot, 0, image)) + (by_u - 1) * u + by_v * v
+    by_u, by_v = _platform.dots((error, u), (error, v))
+    step = jnp.where(at_slot, 0, _times(error - by_u / 2 * u, span.root))
+    step = step + by_u / 2 * u_change + by_v * v_change
     corrected = row - step
     return bound(corrected, _times(corrected * corrected, new.selves)) - row
 
