@@ -66,7 +66,7 @@ FAULTS = (
     Fault("online", "online/arow.py", "kept = 1 - state.drift", "kept = 1 + 0 * state.drift"),
     Fault("online", "online/gradient_descent.py", "steps = 1 / (state.regularization.astype(t.dtype) * t)", "steps = 1 / (state.regularization.astype(t.dtype) * (t + 1))"),
     Fault("online", "online/gradient_descent.py", "Ball(ball.unit / shrink * factor, squared_norm)", "Ball(ball.unit * factor, squared_norm)"),
-    Fault("online", "online/conservative.py", "age=seen + 1", "age=seen"),
+    Fault("online", "online/conservative.py", "age=seen.low + 1", "age=seen.low"),
     Fault("online", "online/conservative.py", "scale_sum = _scale_sum_before(block, new, loop.last, size)", "scale_sum = average.scale_sum"),
     Fault("online", "online/span.py", "RIDGE = 1e-3", "RIDGE = 1e-2"),
     # Maintenance.
