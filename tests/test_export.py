@@ -115,7 +115,7 @@ def shared():
 def quantiles():
     found = BudgetedKernelRegressor(quantile=[0.9, 0.1, 0.5])
     found._model = bj.Labelled(regressor(3), intercept=np.array([1.0, 2.0, 3.0]))
-    found._reservoir = None
+    found._reservoir, found.categories_ = None, {}
     found.n_features_in_ = X.shape[1]
     return found
 
