@@ -43,7 +43,7 @@ from budgetjax.estimators import BudgetedKernelClassifier
 
 DATA = (
     *("pendigits", "satimage", "usps", "letter", "shuttle", "ijcnn1"),
-    "covtype-100k",
+    *("checkerboard", "a9a", "covtype-100k"),
 )
 OUTPUT = Path(__file__).parent / "results" / "default_classifier.json"
 PENALTY = 10.0

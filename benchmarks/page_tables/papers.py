@@ -195,26 +195,6 @@ def pegasos_below() -> Cells:
     return lines
 
 
-STREAMS: dict[str, Where] = {
-    "waveform, 2 million rows": {"data": "waveform"},
-    "checkerboard, 10 million rows": {"data": "checkerboard"},
-}
-
-
-@table(PAGE, "pegasos-seconds")
-def pegasos_seconds() -> Cells:
-    def cell(where: Where) -> str:
-        row = one(TABLE_1, **where)
-        return seconds(row["rows"] / row["rows/s"])
-
-    columns: dict[str, Where] = {
-        "B = 100, merging": {"B": 100, "method": "merge"},
-        "B = 500, merging": {"B": 500, "method": "merge"},
-        "B = 500, projection": {"B": 500, "method": "project"},
-    }
-    return grid(STREAMS, columns, cell)
-
-
 CURVES = {
     "B = 100: merging": ("merge", 100),
     "B = 100: projection": ("project", 100),
