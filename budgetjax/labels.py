@@ -1,5 +1,8 @@
 """Labels of the data and their indices, in the order of a model's scores."""
 
+from typing import Any
+
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
@@ -53,7 +56,18 @@ def labels_from_scores(
     if classes is None:
         return (numpy.where(best, 1, -1) if binary else best).astype(np.int32)
     if isinstance(scores, Tracer):
-        expected = "have values where the labels are those of data"
-        got = "traced ones; take the largest of decision_function or probabilities"
-        raise ArgumentError("rows", expected, got)
+        return _as_traced(classes)[best.astype(np.int32)]
     return classes[np.asarray(best).astype(np.intp)]
+
+
+def _as_traced(classes: Any) -> Array:
+    """The labels as an array that JAX can index, if it holds them."""
+    if isinstance(classes, Tracer):
+        return classes
+    if classes.dtype.kind in "biuf":
+        held = classes.astype(jax.dtypes.canonicalize_dtype(classes.dtype))
+        if np.array_equal(held, classes):
+            return jnp.asarray(held)
+    expected = "be numbers that JAX holds, where rows are traced"
+    got = f"{format_labels(classes)}; take the largest of decision_function"
+    raise ArgumentError("the labels of the model", expected, got)

@@ -35,6 +35,7 @@ from budgetjax import (
     labels,
     losses,
     raw_rows,
+    scaling,
     scoring,
 )
 from budgetjax._errors import ArgumentError, names_errors
@@ -653,8 +654,10 @@ def score_rows(model: Model, X: RawRows, first_row: int = 0) -> Scores:
     """The scores of rows by a model of any kind; messages count from `first_row`."""
     model, features = unwrap_labelled(model), num_features(model)
     if isinstance(model, Labelled):
-        traced = _checks.is_traced((model.model, X))
-        return (_score_traced if traced else _score_in_blocks)(model, X)
+        # Inside `jax.jit`, a model and rows that are closed over have values.
+        return (_score_traced if _checks.is_traced((model, X)) else _score_known)(
+            model, X
+        )
     if isinstance(model, LinearModel):
         return scoring.linear_scores(model.weights, model.bias, X, first_row)
     rows = raw_rows.cast_rows(X, features, dtype_of(model))
@@ -671,6 +674,12 @@ def score_rows(model: Model, X: RawRows, first_row: int = 0) -> Scores:
     if not isinstance(finite, Tracer) and not finite:
         _checks.check_finite(rows, first_row)
     return scores
+
+
+def _score_known(model: Labelled, X: RawRows) -> np.ndarray:
+    """The scores of raw rows on the host, also where a program is traced."""
+    with jax.ensure_compile_time_eval():
+        return _score_in_blocks(model, X)
 
 
 @_sharding.without_context_mesh
@@ -707,14 +716,18 @@ def _score_in_blocks(model: Labelled, X: RawRows) -> np.ndarray:
 
 
 def _score_traced(model: Labelled, X: RawRows) -> Scores:
-    """The scores inside `jax.jit`, of a model that encodes rows or takes them raw."""
-    if isinstance(model.scaling, Encoding):
-        rows = _checks.array("X", X)
-        X, model = encoding.encode(model.scaling, rows), model._replace(scaling=None)
-    if model.scaling is not None or type(model.model) is tuple:
-        wanted = "have values where a model scales them, or is of several solvers"
-        got = "traced ones; budgetjax.export makes a program"
-        raise ArgumentError("rows", wanted, got)
-    scores = score_rows(model.model, X)
-    shift = jnp.asarray(model.intercept, scores.dtype)
-    return scores + jnp.broadcast_to(shift, scores.shape[1:])[None]
+    """The scores inside `jax.jit`, where values of the rows or the model are traced."""
+    rows, scale = _checks.array("X", X), model.scaling
+    if isinstance(scale, Encoding):
+        rows = encoding.encode(scale, rows)
+    elif scale is not None:
+        rows = scaling.scale(scale, rows)
+    several = type(model.model) is tuple
+    parts = model.model if several else (model.model,)
+    scores = [score_rows(part, rows) for part in parts]
+    joined = jnp.stack(scores, axis=1) if several else jnp.asarray(scores[0])
+    unit, shift = (
+        jnp.broadcast_to(jnp.asarray(one, joined.dtype), joined.shape[1:])[None]
+        for one in (model.unit, model.intercept)
+    )
+    return unit * joined + shift

@@ -2,9 +2,10 @@
 
 from typing import Any, NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike, DTypeLike
-from jaxtyping import Bool, Float, Shaped
+from jaxtyping import Array, Bool, Float, Shaped
 
 from budgetjax import _checks, _pytree
 from budgetjax._errors import ArgumentError, names_errors, warn
@@ -147,6 +148,26 @@ class Scaling(NamedTuple):
         np.divide(scaled, self.divisor[None], out=scaled)
         with np.errstate(over="ignore"):
             return scaled.astype(dtype)
+
+
+def scale(scaling: Scaling, X: ArrayLike) -> Float[Array, "n features"]:
+    """The rows of `Scaling.apply` under `jax.jit`, in the dtype of X.
+
+    The mean is subtracted in two parts, so that rows far from 0 lose no more digits
+    than X has lost.
+    """
+    if _checks.is_traced(scaling):
+        wanted = "have values where a model scales rows"
+        got = "a traced one; close over the model, or see budgetjax.export"
+        raise ArgumentError("scaling", wanted, got)
+    X = jnp.asarray(X)
+    X = X if jnp.issubdtype(X.dtype, jnp.floating) else X.astype(float)
+    first = scaling.mean.astype(X.dtype)
+    rest, divisor = (
+        part.astype(X.dtype)[None] for part in (scaling.mean - first, scaling.divisor)
+    )
+    scaled = (X - first[None] - rest) / divisor
+    return jnp.where(jnp.isnan(X), 0, scaled) if scaling.fills else scaled
 
 
 def warn_unscaled(name: str, X: Rows) -> None:

@@ -97,8 +97,12 @@ def pad_vectors(
     # To a multiple of a power of two: four sizes per doubling, from 64 on.
     unit = 2 ** max(6, number.bit_length() - 3)
     more = -number % unit if number else unit
-    # NumPy if possible: compiling this for every number of vectors takes longer.
-    numpy = jnp if isinstance(vectors, Tracer) else np
+    # NumPy if possible: compiling this for every number of vectors takes longer. It
+    # gets arrays of its own, as the methods of JAX's would be traced inside `jit`.
+    traced = _checks.is_traced((vectors, coefficients))
+    numpy = jnp if traced else np
+    if not traced:
+        vectors, coefficients = np.asarray(vectors), np.asarray(coefficients)
     columns = (*coefficients.shape, 1)[1]
     coefficients = numpy.reshape(coefficients, (number, columns))
     return (

@@ -205,5 +205,5 @@ def test_probabilities_are_traced():
         ):
             np.testing.assert_allclose(found, expected, atol=1e-6)
     scaled = bj.Labelled(model, scaling=Scaling.empty(X.shape[1]).updated(X))
-    with pytest.raises(ValueError, match="rows must have values where a model scales"):
-        jax.eval_shape(lambda rows: bj.decision_function(scaled, rows), X)
+    with pytest.raises(ValueError, match="must have values where a model scales"):
+        jax.eval_shape(bj.decision_function, scaled, X)

@@ -42,7 +42,7 @@ def probabilities(model: Model, X: RawRows) -> Float[Array | np.ndarray, "n clas
     Returns:
       float64, shape `(n, C)`, in the order of the scores, which is that of `classes` in
       a `Labelled`; for labels -1 and +1, in this order. Under `jax.jit` the dtype is
-      that of the scores, and the model must have no scaling.
+      that of the scores.
 
     Raises:
       ValueError: if the model has neither, or is a regressor; and as
