@@ -26,9 +26,13 @@ os.environ["BUDGETJAX_CACHE"] = "off"
 
 
 def pytest_configure(config):
-    """Programs are kept for the next run of this checkout: what changed is compiled."""
-    folder = config.rootpath / ".pytest_cache" / "xla"
-    jax.config.update("jax_compilation_cache_dir", str(folder))
+    """Programs are kept for the next run: what changed is compiled.
+
+    In this checkout, or where JAX_COMPILATION_CACHE_DIR says, which checkouts share.
+    """
+    if not jax.config.jax_compilation_cache_dir:
+        folder = config.rootpath / ".pytest_cache" / "xla"
+        jax.config.update("jax_compilation_cache_dir", str(folder))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
 
 
@@ -93,14 +97,10 @@ def as_installed():
 
 
 @pytest.fixture(scope="session")
-def quick_process(tmp_path_factory):
+def quick_process():
     """The environment of a process of its own: it finds what another has compiled."""
-    # Of all processes of the tests: those of pytest-xdist have a folder each, in one.
-    folder = tmp_path_factory.getbasetemp()
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        folder = folder.parent
     return {
-        "JAX_COMPILATION_CACHE_DIR": str(folder / "compiled"),
+        "JAX_COMPILATION_CACHE_DIR": jax.config.jax_compilation_cache_dir,
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
         "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
     }

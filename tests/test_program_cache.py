@@ -1,6 +1,7 @@
 """Compiled programs kept on the disk: where, and that nothing else depends on it."""
 
 import os
+import shutil
 
 import jax
 import jax.numpy as jnp
@@ -132,3 +133,24 @@ def test_the_users_own_settings_of_jax_stay(environment, tmp_path):
     assert os.environ[_compile_cache.FOLDER] == str(tmp_path)
     assert os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] == "3"
     assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("damage", ["end", "all", "folder"])
+def test_programs_that_are_damaged_are_compiled(damage, as_it_was, tmp_path):
+    """Ended while it was written, or by another program: no test fails for that."""
+    jax.config.update(OPTIONS[0], str(tmp_path / "kept"))
+    compilation_cache.reset_cache()
+
+    def run():
+        return float(jax.jit(lambda x: jnp.sin(x) + 43.5)(np.float32(0)))
+
+    assert run() == 43.5
+    (program,) = (tmp_path / "kept").glob("*lambda*")
+    if damage == "folder":
+        shutil.rmtree(tmp_path / "kept")
+        (tmp_path / "kept").write_text("")
+    else:
+        whole = program.read_bytes()
+        program.write_bytes(whole[: len(whole) // 2] if damage == "end" else b"other")
+    jax.clear_caches()
+    assert run() == 43.5
