@@ -239,11 +239,13 @@ def test_a_tolerance_is_reached_without_looking_at_the_gap(double):
         best = optimum("noisy", 1.0).value
         assert found.history.primal[-1] < (1 + tolerance / 10) * best
         # Theorem 2, equation (22).
-        b, gap, most = (
-            float(of) for of in (state.threshold, state.gap, state.max_count)
+        most = bj.bounds.mpu_soft_margin(
+            N,
+            max_count=float(state.max_count),
+            gap=float(state.gap),
+            **problem_of(state),
         )
-        rest = gap - float(np.max(state.problem.squares))
-        assert float(jnp.sum(found.state.tally)) <= (2 * b + gap) / rest * N * most
+        assert float(jnp.sum(found.state.tally)) <= most
 
 
 # Hard margins.
@@ -324,14 +326,21 @@ def test_the_inputs_of_the_paper_in_place_of_a_tolerance(more, double):
         assert (state.max_count, state.threshold) == (201, 100.5)
 
 
+def problem_of(state):
+    """What the bounds on updates need of a problem."""
+    radius = float(np.sqrt(np.max(state.problem.squares)))
+    return {"radius": radius, "threshold": float(state.threshold)}
+
+
 def check_updates_of_a_hard_margin(state, most):
     """Equations (10), (16) and (17), and Remark 2, of the largest margin `most`."""
     b, gap = float(state.threshold), float(state.gap)
-    R2 = float(np.max(state.problem.squares))
     learned, unlearned = (float(count) for count in state.tally)
-    assert learned - unlearned <= (R2 + 2 * b) / most**2
-    assert unlearned <= (R2 + 2 * b) ** 2 / (8 * most**2 * (gap - R2))
-    whole = (R2 + 2 * b) / most**2 * (1 + (R2 + 2 * b) / (4 * (gap - R2)))
+    net = bj.bounds.mpu_net_updates(most, **problem_of(state))
+    whole = bj.bounds.mpu_hard_margin(most, gap=gap, **problem_of(state))
+    assert learned - unlearned <= net
+    # Equation (16) is half of what (10) has more than (17).
+    assert unlearned <= (whole - net) / 2
     assert learned + unlearned <= whole
     net = (learned - unlearned) / (b / most**2)
     assert 1 / (1 + gap / b) < net < 1 + gap / b

@@ -196,10 +196,13 @@ def test_the_objective_of_the_stream_is_bounded(classes, double):
     assert length <= 1 / np.sqrt(strength)
     # Equation (8), and Corollary 1; with two classes in one column, a candidate beside
     # what is lost has norm 1 here, in place of the root of 2.
-    G = np.sqrt(strength) + 2 * np.sqrt(2)
-    gap = G**2 * (1 + np.log(rounds)) / (2 * strength * rounds)
-    gap += 2 * float(jnp.mean(errors)) / np.sqrt(strength)
-    assert float(jnp.mean(values)) <= least + gap
-    assert int(state.num_mistakes) <= rounds * (least + gap)
+    bound = bj.bounds.pegasos(
+        rounds * least,
+        regularization=strength,
+        num_examples=rounds,
+        gradient_error=float(found.gradient_error),
+    )
+    assert float(jnp.sum(values)) <= bound
+    assert int(state.num_mistakes) <= bound
     # Not by so much that nothing could fail it.
-    assert least + gap < 20 * float(jnp.mean(values))
+    assert bound < 20 * float(jnp.sum(values))

@@ -154,9 +154,11 @@ def test_perceptron_bound(double):
     losses = [np.maximum(0, 1 - y * (X @ (norm * w))).sum() for norm in norms]
     bounds = [*map(bj.bounds.perceptron, norms, losses)]
     assert int(state.num_mistakes) <= min(bounds) < len(y)
-    # The bound of Shalev-Shwartz (2007), which is (D.7) in the paper on SBP.
-    other = norms**2 + norms * np.sqrt(losses) + losses
-    assert int(state.num_mistakes) <= np.min(other) < min(bounds)
+    # That with a root, (D.7) in the paper on SBP, of the same stream in other units.
+    roots = [*map(bj.bounds.perceptron_root, norms, losses)]
+    assert int(state.num_mistakes) <= min(roots) < min(bounds)
+    scaled = bj.bounds.perceptron_root(norms[-1] / 3, losses[-1], radius=3.0)
+    assert scaled == pytest.approx(roots[-1])
 
 
 def test_vectors_that_are_well_classified_leave_and_the_others_are_bounded(double):
@@ -179,8 +181,9 @@ def test_vectors_that_are_well_classified_leave_and_the_others_are_bounded(doubl
     entered, left = int(state.num_updates), int(state.expansion.num_active)
     gone = entered - left
     assert gone > 10
-    assert left <= (1 + 2 * b) / d**2
-    bound = (1 + 2 * b) / d**2 * (1 + (1 + 2 * b) / (4 * (gap - 1)))
+    of_stream = {"radius": 1.0, "threshold": b}
+    assert left <= bj.bounds.mpu_net_updates(d, **of_stream)
+    bound = bj.bounds.mpu_hard_margin(d, gap=gap, **of_stream)
     assert entered + gone <= bound < len(y)
 
 
@@ -193,6 +196,32 @@ def test_what_bounds_do_not_hold_for():
         (lambda: bj.bounds.forgetron(1.0, 1.0, budget=82), "budget must be at least 8"),
         (lambda: bj.bounds.perceptron(-1.0, 1.0), "norm must be a finite number of"),
         (lambda: bj.bounds.perceptron(1.0, np.inf), "loss must be a finite number of"),
+        (
+            lambda: bj.bounds.perceptron_root(1.0, 1.0, radius=0.0),
+            "radius must be a finite number above 0",
+        ),
+        (
+            lambda: bj.bounds.pegasos(1.0, regularization=0.0, num_examples=9),
+            "regularization must be a finite number above 0",
+        ),
+        (
+            lambda: bj.bounds.pegasos(1.0, regularization=0.1, num_examples=9.0),
+            "num_examples must be an integer",
+        ),
+        (
+            lambda: bj.bounds.mpu_net_updates(0.0, radius=1.0, threshold=1.0),
+            "margin must be a finite number above 0",
+        ),
+        (
+            lambda: bj.bounds.mpu_hard_margin(0.1, radius=2.0, threshold=1.0, gap=4.0),
+            r"gap must be above radius\*\*2, 4, got 4.0",
+        ),
+        (
+            lambda: bj.bounds.mpu_soft_margin(
+                9, max_count=0.5, radius=2.0, threshold=1.0, gap=5.0
+            ),
+            "max_count must be at least 1, got 0.5",
+        ),
     ):
         with pytest.raises(ValueError, match=f"bounds.*: {text}"):
             call()
