@@ -618,6 +618,15 @@ def test_a_weight_is_so_many_rows(monkeypatch):
     check_weights(made("two", options=options, **given), 1e-3)
 
 
+def test_landmarks_outlive_a_first_pass_over_some_rows(monkeypatch):
+    monkeypatch.setattr("budgetjax.estimators.online.FIRST_ROWS", 50)
+    X, y = stream("two")
+    given = {"algorithm": "arow", "maintenance": None, "options": {"landmarks": X[:10]}}
+    model = made("two", **given).fit(X, y)
+    assert model.n_support_ == 10
+    assert model.score(X, y) > 0.8
+
+
 @pytest.mark.parametrize(
     "estimator",
     [

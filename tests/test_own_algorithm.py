@@ -10,6 +10,7 @@ import pytest
 
 import budgetjax as bj
 from budgetjax.estimators import BudgetedKernelClassifier
+from budgetjax.online import algorithm
 
 X = np.random.default_rng(0).normal(size=(60, 2)).astype(np.float32)
 y = np.where(X[:, 0] * X[:, 1] > 0, 1, -1).astype(np.int32)
@@ -21,6 +22,7 @@ class State(NamedTuple):
     expansion: Any
     maintenance: Any
     rate: Any
+    first_rate: Any
     num_seen: Any
     num_mistakes: Any
     num_updates: Any
@@ -38,7 +40,10 @@ def init(
 ) -> State:
     sizes = num_features, budget, num_classes, capacity, dtype
     shared = bj.init_fields("fading", kernel, *sizes)
-    return State(**shared, maintenance=bj.RemoveOldest(), rate=jnp.asarray(rate, dtype))
+    rate = jnp.asarray(rate, dtype)
+    return State(
+        **shared, maintenance=bj.RemoveOldest(), rate=rate, first_rate=rate + 0
+    )
 
 
 def violates(state, score, y):
@@ -52,7 +57,11 @@ def update(state, score, y, candidate):
     return state._replace(rate=0.99 * state.rate), edits
 
 
-fading = bj.Algorithm("fading", init, violates, update)
+def restart(state):
+    return bj.perceptron.restart(state)._replace(rate=state.first_rate)
+
+
+fading = bj.Algorithm("fading", init, violates, update, restart=restart)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -101,6 +110,22 @@ def test_sweeps_streams_refits_files_and_estimators(tmp_path):
     assert estimator.fit(X, y).score(X, y) > 0.8
     with pytest.raises(ValueError, match="the name 'pegasos' must be free"):
         bj.register(dataclasses.replace(fading, name="pegasos"))
+
+
+def test_a_memory_that_no_restart_forgets_is_refused_and_not_kept_in_folds():
+    state, _ = bj.run(fading, empty(), X, y)
+    forgetful = dataclasses.replace(fading, restart=bj.perceptron.restart)
+    says = "restart of fading must be given, as rounds change .*, got rate"
+    with pytest.raises(ValueError, match=says):
+        algorithm.clear(forgetful, state)
+    own_block = dataclasses.replace(forgetful, update=None, block=bj.fourier.block)
+    with pytest.raises(ValueError, match=r"restart of .*, got what its `block` change"):
+        algorithm.clear(own_block, state)
+    # What is computed from the support set is no memory.
+    for learner in (bj.ahpatron, bj.alma):
+        learned = learner.init(bj.RBF(1.0), num_features=2, budget=10)
+        learned, _ = bj.run(learner, learned, X, y)
+        assert float(algorithm.clear(learner, learned).squared_norm) == 0
 
 
 class RemoveYoungest(bj.Maintenance):

@@ -207,3 +207,17 @@ def test_probabilities_are_traced():
     scaled = bj.Labelled(model, scaling=Scaling.empty(X.shape[1]).updated(X))
     with pytest.raises(ValueError, match="must have values where a model scales"):
         jax.eval_shape(bj.decision_function, scaled, X)
+
+
+def test_folds_of_a_refit_keep_landmarks():
+    """Without any, scores of held-out rows were 0, and all probabilities 1/2."""
+    rows = np.random.default_rng(0).uniform(-1, 1, (150, 2)).astype(np.float32)
+    labels = np.where(rows[:, 0] * rows[:, 1] > 0, 1, -1)
+    state = bj.arow.init(bj.RBF(2.0), num_features=2, budget=20, landmarks=rows[:20])
+    state, _ = bj.run(bj.arow, state, rows, labels)
+    model = bj.refit(state, rows, labels, penalty=[1e-6, 10.0], calibrate=True)
+    assert bj.support(model).mask.sum() == 20
+    assert np.mean(bj.predict(model, rows) == labels) > 0.8
+    chances = bj.probabilities(model, rows)[np.arange(150), (labels > 0) * 1]
+    # Those of a constant are log(2) = 0.69.
+    assert -np.mean(np.log(chances)) < 0.5

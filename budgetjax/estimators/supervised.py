@@ -242,7 +242,7 @@ class Supervised(OnlineEstimator):
 
     def _streams_first(self, examples: Examples) -> bool:
         algorithm = registry.by_name()[self.algorithm or self._family.before_refit]
-        has_vectors = None not in (algorithm.with_vectors, algorithm.memory)
+        has_vectors = None not in (algorithm.with_vectors, algorithm.restart)
         many = np.count_nonzero(examples.weights) > online.FIRST_ROWS
         return has_vectors and self.learn_metric is not False and bool(many)
 

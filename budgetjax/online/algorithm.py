@@ -11,7 +11,7 @@ import numpy as np
 from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Array, Float, Integer, Shaped
 
-from budgetjax import _checks, _pytree, _sharding, kernels, losses
+from budgetjax import _checks, _pytree, _sharding, kernels, losses, models
 from budgetjax._errors import ArgumentError, names_errors
 from budgetjax._pytree import UNIT, Counter, Name
 from budgetjax._shapes import Basis, Flag, Label, Score, Weights
@@ -74,19 +74,64 @@ def refresh_caches(state: State) -> State:
     return state._replace(maintenance=strategy.restart(state.kernel, state.expansion))
 
 
+def restart(state: State) -> State:
+    """The state with an empty support set and counters of 0, and all else as it is."""
+    old = state.expansion
+    empty = jax.tree.map(jnp.zeros_like, old)
+    average = old.average and empty.average._replace(start=old.average.start)
+    return state._replace(
+        expansion=empty._replace(
+            ages=jnp.full_like(old.ages, support_set.FREE),
+            scale=jnp.ones_like(old.scale),
+            budget=old.budget,
+            average=average,
+        ),
+        num_seen=jax.tree.map(jnp.zeros_like, state.num_seen),
+        num_mistakes=jax.tree.map(jnp.zeros_like, state.num_mistakes),
+        num_updates=jax.tree.map(jnp.zeros_like, state.num_updates),
+    )
+
+
 @functools.partial(jax.jit, static_argnums=0)
 def clear(algorithm: "Algorithm", state: State) -> State:
     """The state before its first example, with the arguments of its `init`."""
-    counters = ("num_seen", "num_mistakes", "num_updates")
-    names = ("expansion", *counters, *(algorithm.memory or ()))
-    zeros = {name: jax.tree.map(jnp.zeros_like, getattr(state, name)) for name in names}
-    expansion = state.expansion
-    zeros["expansion"] = zeros["expansion"]._replace(
-        ages=jnp.full_like(expansion.ages, support_set.FREE),
-        scale=jnp.ones_like(expansion.scale),
-        budget=expansion.budget,
-    )
-    return algorithm.refresh_caches(state._replace(**zeros))
+    assert algorithm.restart is not None, "its vectors do not depend on labels"
+    if kept := _memory_kept(algorithm, state):
+        wanted = "be given, as rounds change what the default one keeps"
+        raise ArgumentError(f"restart of {algorithm.name}", wanted, ", ".join(kept))
+    return algorithm.refresh_caches(algorithm.restart(state))
+
+
+def _memory_kept(algorithm: "Algorithm", state: State) -> list[str]:
+    """What a learner would remember, if it leaves the restart to the default."""
+    if algorithm.restart is not restart:
+        return []
+    update = algorithm.update
+    if update is None:
+        return ["what its `block` changes"]
+    columns = jnp.zeros(state.expansion.num_columns, state.expansion.vectors.dtype)
+    y = jnp.zeros(models.target_shape(state), models.target_dtype(state))
+    kept = []
+
+    def compare(state: State) -> None:
+        slot = jax.tree.map(lambda leaf: leaf[0], state.expansion[:4])
+        vector, square, _, age = slot
+        row = jnp.zeros_like(state.expansion.squares)
+        candidate = Candidate(vector, square, columns, age, square, row, square)
+        learned, _ = update(state, columns, y, candidate)
+        empty = algorithm.refresh_caches(restart(state))
+        # What a function passes on is the same tracer.
+        parts = zip(
+            jax.tree_util.tree_leaves_with_path(state),
+            *map(jax.tree.leaves, (learned, empty)),
+            strict=True,
+        )
+        for (path, before), after, again in parts:
+            if after is not before and again is before:
+                kept.append(jax.tree_util.keystr(path).lstrip("."))
+
+    jax.eval_shape(compare, state)
+    return kept
 
 
 @jax.jit
@@ -226,10 +271,13 @@ class Algorithm(Generic[Arguments, State]):
         vectors, slot by slot, and a recomputed span. None if they cannot move.
       refresh_caches: `refresh_caches(state) -> state`, called after either: recomputes
         all other fields that depend on coefficients and kernel values.
-      memory: its own fields that are zero in an empty state and change with the
-        examples; `refresh_caches` computes the rest. None if the support vectors do not
-        depend on labels, so that they may be chosen from all examples, held-out ones
-        too.
+      restart: `restart(state) -> state`, with nothing learned and the arguments of its
+        `init`, for the folds of a refit; `refresh_caches` follows. The default empties
+        the support set and the counters, and is refused if rounds change other fields:
+        these need a function, such as `lambda state:
+        bj.perceptron.restart(state)._replace(rate=state.first_rate)`. None if the
+        support vectors do not depend on labels, so that they may be chosen from all
+        examples, held-out ones too.
       no_update_above: `no_update_above(state) -> margin`, a number for a state that is
         not traced: an example with at least this margin does not violate, so a caller
         needs no compiled program to tell. None if more than the margin decides.
@@ -247,7 +295,7 @@ class Algorithm(Generic[Arguments, State]):
     with_weights: Callable[[State, Array, Array], State] = with_weights
     with_vectors: Callable[[State, Array], State] | None = with_vectors
     refresh_caches: Callable[[State], State] = refresh_caches
-    memory: tuple[str, ...] | None = ()
+    restart: Callable[[State], State] | None = restart
     no_update_above: Callable[[State], float] | None = None
 
     def __repr__(self) -> str:

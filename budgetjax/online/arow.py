@@ -12,7 +12,7 @@ from budgetjax._errors import ArgumentError, names_errors
 from budgetjax._pytree import Counter, Name
 from budgetjax._shapes import Index, Label, PerPair, PerRow, Scalar, Score
 from budgetjax.kernels import Kernel
-from budgetjax.online import span, support_set
+from budgetjax.online import algorithm, span, support_set
 from budgetjax.online.algorithm import Algorithm, init_fields, violates_hinge
 from budgetjax.online.maintenance import Maintenance, init_maintenance
 from budgetjax.online.span import Span
@@ -378,6 +378,20 @@ def _replace_vector(
     return Model(changed, certainty, terms, mask), RankOneUpdate(shares, left)
 
 
+def restart(state: State) -> State:
+    """Forgets all; landmarks, which do not depend on labels, and their span stay."""
+    old, empty = state.expansion, algorithm.restart(state)
+    empty = empty._replace(
+        certainty=jnp.zeros_like(state.certainty),
+        num_moves=jnp.zeros_like(state.num_moves),
+    )
+    if state.counts is None:
+        terms = jnp.zeros_like(old.coefficients_and_sums)
+        return empty._replace(expansion=old._replace(coefficients_and_sums=terms))
+    nothing = span.empty(len(old.ages), old.vectors.dtype)
+    return empty._replace(counts=jnp.zeros_like(state.counts), span=nothing)
+
+
 def refresh_caches(state: State) -> State:
     """Restarts the strategy, which uses the coefficients of Pegasos."""
     if state.maintenance is None or state.counts is None:
@@ -401,6 +415,6 @@ arow = Algorithm(
     update,
     with_vectors=span.with_vectors,
     refresh_caches=refresh_caches,
-    memory=("counts", "span", "certainty", "num_moves"),
+    restart=restart,
     no_update_above=lambda state: 1.0,
 )

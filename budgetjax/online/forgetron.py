@@ -199,6 +199,11 @@ def update(
     return state._replace(slack=c - damage, squared_norm=squared_norm), edits
 
 
+def restart(state: State) -> State:
+    """Forgets the damage of removals too."""
+    return algorithm.restart(state)._replace(slack=jnp.zeros_like(state.slack))
+
+
 def refresh_caches(state: State) -> State:
     """The state with the norm of its current coefficients."""
     state = algorithm.refresh_caches(state)
@@ -214,6 +219,6 @@ forgetron = Algorithm(
     violates,
     update,
     refresh_caches=refresh_caches,
-    memory=("slack",),
+    restart=restart,
     no_update_above=lambda state: math.nextafter(0, 1),
 )

@@ -173,6 +173,6 @@ fourier = Algorithm(
     block=block,
     basis=basis,
     with_weights=features.with_weights,
-    memory=None,
+    restart=None,
     with_vectors=None,
 )

@@ -232,6 +232,15 @@ def with_weights(state: State, root: Basis, weights: Weights) -> State:
     return algorithm.with_weights(state, root, weights)
 
 
+def restart(state: State) -> State:
+    """Forgets the unit of the ball too; the scale is the first step size again."""
+    state, ball = algorithm.restart(state), state.ball
+    if state.learning_rate is None:
+        first = state.expansion._replace(scale=1 / state.regularization)
+        state = state._replace(expansion=first)
+    return state._replace(ball=ball and ball._replace(unit=jnp.ones_like(ball.unit)))
+
+
 def refresh_caches(state: State) -> State:
     """Restarts the strategy and recomputes the squared norm of the ball."""
     state = algorithm.refresh_caches(state)
@@ -251,4 +260,5 @@ def learner(name: str, init: Callable[Arguments, State]) -> Algorithm[Arguments,
         decay,
         with_weights=with_weights,
         refresh_caches=refresh_caches,
+        restart=restart,
     )

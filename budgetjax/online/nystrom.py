@@ -198,6 +198,6 @@ nystrom = Algorithm(
     block=block,
     basis=basis,
     with_weights=features.with_weights,
-    memory=None,
+    restart=None,
     with_vectors=with_vectors,
 )

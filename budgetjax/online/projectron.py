@@ -14,7 +14,7 @@ from budgetjax._errors import ArgumentError, names_errors
 from budgetjax._pytree import Counter, Name, Static
 from budgetjax._shapes import Flag, Label, PerRow, Scalar, Score
 from budgetjax.kernels import Kernel
-from budgetjax.online import span, support_set
+from budgetjax.online import algorithm, span, support_set
 from budgetjax.online.algorithm import Algorithm, init_fields
 from budgetjax.online.span import Span
 from budgetjax.online.support_set import NOWHERE, Candidate, Edits, RankOneUpdate
@@ -270,12 +270,20 @@ def with_vectors(state: State, vectors: Float[Array, "rows d"]) -> State:
     return state._replace(expansion=expansion, span=basis)
 
 
+def restart(state: State) -> State:
+    """Forgets the span too, and whose vectors there are."""
+    zero = functools.partial(jax.tree.map, jnp.zeros_like)
+    return algorithm.restart(state)._replace(
+        span=zero(state.span), classes=zero(state.classes)
+    )
+
+
 projectron = Algorithm(
     "projectron",
     init,
     violates,
     update,
     with_vectors=with_vectors,
-    memory=("span", "classes"),
+    restart=restart,
     no_update_above=lambda state: 1.0 if state.margin_updates else math.nextafter(0, 1),
 )

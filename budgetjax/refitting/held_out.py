@@ -189,7 +189,7 @@ def stream_fold(
     At most a reservoir of rows is used, in random order, so sorted examples do no harm.
     """
     algorithm = problem.algorithm
-    if algorithm.memory is None:
+    if algorithm.restart is None:
         return state
     state = clear(algorithm, state)
     vectors, shape = state.expansion.vectors, models.target_shape(state)
