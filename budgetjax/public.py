@@ -66,6 +66,7 @@ from budgetjax.saving.model_files import load as load
 from budgetjax.saving.model_files import save as save
 from budgetjax.scaling import default_gamma as default_gamma
 from budgetjax.solvers.kernel import norms as norms
+from budgetjax.solvers.kernel.ball_sgd import ball_sgd as ball_sgd
 from budgetjax.solvers.kernel.budget_svm import budget_svm as budget_svm
 from budgetjax.solvers.kernel.kernel_pegasos import kernel_pegasos as kernel_pegasos
 from budgetjax.solvers.kernel.sbp import sbp as sbp

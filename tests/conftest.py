@@ -123,7 +123,7 @@ QUICKLY_CHECKED = re.compile(
 TABLES = re.compile("errors|bad_data|readers|files|persist|export|cli|reference")
 # Tests whose cases are held to what others compute, each to another.
 COMPARED = re.compile("reference|numpy|scikit_learn|row_twice")
-SOLVERS = {"smo", "sdca", "sbp", "kernel_pegasos"}
+SOLVERS = {"smo", "sdca", "sbp", "kernel_pegasos", "ball_sgd"}
 
 
 def subjects(item, values):

@@ -21,6 +21,7 @@ KERNEL = {"kernel": bj.RBF(GAMMA)}
 SOLVERS = {
     "sbp": KERNEL | {"slack": 0.05, "batch_size": 4},
     "kernel_pegasos": KERNEL | {"batch_size": 4},
+    "ball_sgd": KERNEL | {"radius": 3.0, "batch_size": 4},
     "sdca": KERNEL | {"batch_size": 4},
     "smo": KERNEL | {"batch_size": 4},
     "budget_svm": KERNEL | {"budget": 9.0},

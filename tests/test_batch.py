@@ -23,7 +23,7 @@ from budgetjax.solvers.kernel import row_cache, water_level
 
 N, D = 60, 64
 GAMMA = 0.01
-LEARNERS = ("sbp", "kernel_pegasos", "sdca", "smo")
+LEARNERS = ("sbp", "kernel_pegasos", "ball_sgd", "sdca", "smo")
 
 
 @functools.cache
@@ -54,13 +54,15 @@ def signed(name, n=N, gamma=GAMMA):
     return kernel_svm.signed_matrix(kernels.rbf(gamma), X, y)
 
 
-SLACK, PENALTY = 0.05, 50 / 3
+SLACK, PENALTY, RADIUS = 0.05, 50 / 3, 5.0
 
 
 def started(name, X, y, *, gamma=GAMMA, **given):
     needed = {"penalty": PENALTY}
     if name == "sbp":
         needed = {"slack": SLACK, "fit_bias": False}
+    if name == "ball_sgd":
+        needed = {"radius": RADIUS}
     given = {"kernel": bj.RBF(gamma)} | needed | given
     return getattr(bj, name).init(X, y, **given)
 
@@ -417,6 +419,8 @@ def drawn_reference(name, Q, drawn, penalty):
     """Coefficients after each visit to a drawn example; None is a visit in vain."""
     if name == "sdca":
         return kernel_svm.sdca(Q, drawn, penalty=penalty)
+    if name == "ball_sgd":
+        return kernel_svm.ball_sgd(Q, drawn, radius=RADIUS)[0]
     return kernel_svm.pegasos(Q, drawn, penalty=penalty)[0]
 
 
@@ -448,17 +452,46 @@ def test_visits_against_their_reference(data, penalty, name, double):
             assert i is not None or still.any()
 
 
-@pytest.mark.parametrize("name", ["kernel_pegasos", "sdca"])
+def drawn_by(state, batch, steps):
+    """The examples that the steps of a solver draw from its key."""
+    drawn, key = [], state.key
+    for _ in range(steps):
+        key, draw = jax.random.split(key)
+        drawn += jax.random.randint(draw, (batch,), 0, N, jnp.int32).tolist()
+    return drawn
+
+
+@pytest.mark.parametrize("batch", [1, BATCH])
+@pytest.mark.parametrize(("data", "radius"), [("digits", 2.0), ("noisy", RADIUS)])
+def test_the_ball_against_its_reference(data, radius, batch, double):
+    """The iterates and their average, inside the ball first and then on its surface."""
+    (X, y), Q, steps = DATA[data](), signed(data), 300 // batch
+    state = started("ball_sgd", X, y, batch_size=batch, radius=radius)
+    path, _ = path_of("ball_sgd", state, X, y, steps)
+    drawn = drawn_by(state, batch, steps)
+    iterates, means = kernel_svm.ball_sgd(Q, drawn, radius=radius)
+    violates = [Q[i] @ a < 1 for i, a in zip(drawn[1:], iterates, strict=False)]
+    assert 3 < np.sum(violates) < len(drawn) - 3
+    ends = slice(batch - 1, None, batch)
+    close(path.coefficients, iterates[ends])
+    close(path.responses, iterates[ends] @ Q)
+    close(path.mean_coefficients, means[ends])
+    close(path.mean_responses, means[ends] @ Q)
+    updates = np.cumsum([True, *violates])[ends]
+    np.testing.assert_array_equal(path.num_updates, updates)
+    lengths = np.sqrt(np.sum(path.coefficients * path.responses, axis=1))
+    assert np.all(lengths <= radius * (1 + 1e-12))
+    assert np.isclose(np.max(lengths), radius)
+
+
+@pytest.mark.parametrize("name", ["kernel_pegasos", "ball_sgd", "sdca"])
 def test_draws_of_a_batch_are_visited_one_after_another(name, double):
     """The examples of a step, some of them twice, against single visits."""
     X, y = noisy()
     batch, steps = BATCH, 40
     state = started(name, X, y, batch_size=batch)
     path, _ = path_of(name, state, X, y, steps)
-    drawn, key = [], state.key
-    for _ in range(steps):
-        key, draw = jax.random.split(key)
-        drawn += jax.random.randint(draw, (batch,), 0, N, jnp.int32).tolist()
+    drawn = drawn_by(state, batch, steps)
     assert any(len(set(drawn[k : k + batch])) < batch for k in range(0, 320, batch))
     expected = drawn_reference(name, signed("noisy"), drawn, 50 / 3)
     close(path.coefficients, expected[batch - 1 :: batch])
@@ -706,6 +739,28 @@ def test_rivals_reach_the_optimum(name, given, double):
     np.testing.assert_allclose(history.primal[-1], best, rtol=1e-4)
 
 
+def test_the_rate_of_the_average_in_a_ball(double):
+    """5 r U / sqrt(T) above the least loss, by Zinkevich's bound; and bounds below."""
+    X, y = digits(MANY)
+    value, slack, level = optimum("digits", MANY, 0.1, False)
+    # The optimum of the SVM is that of its ball, where the loss is slack times norm.
+    radius = 1 / level
+    best = slack * radius
+    assert value == pytest.approx(radius**2 / 2 + 0.1 * MANY * best)
+    for seed in range(3):
+        state = started("ball_sgd", X, y, radius=radius, seed=seed)
+        given = {"max_steps": 400, "callback_every": 20}
+        _, history = run("ball_sgd", X, y, state, **given)
+        T = 64.0 * history.step[1:]
+        scaled = (history.primal[1:] - best) * np.sqrt(T)
+        close(history.primal[0], 1)
+        assert np.all(history.dual <= best * (1 + 1e-9))
+        assert 0.5 * best < history.dual[-1]
+        assert np.all(scaled < 5 * radius)
+        # Here a fiftieth of that, and the rate is no better.
+        assert 0.05 * radius < np.min(scaled) < np.max(scaled) < 0.1 * radius
+
+
 def test_kernel_pegasos_comes_down(double):
     """Its objective falls towards the optimum, and its bound holds."""
     X, y = digits(MANY)
@@ -780,7 +835,9 @@ def test_models(name, double):
     assert len(a) <= N
     assert (float(model.bias) != 0) == (name in ("sbp", "smo"))
     margins = y * f
-    if name == "sbp":
+    if name == "ball_sgd":
+        close(np.mean(np.maximum(0, 1 - margins)), reached.primal)
+    elif name == "sbp":
         # Margins over the level have the level 1, with as much less water.
         volume = N * SLACK / reached.primal
         close(reference.level(margins, volume), 1.0, 1e-4)

@@ -765,7 +765,7 @@ def test_every_solver_is_given_its_arguments():
         asked = options.TrainOptions(learner=name, budget=70)
         arguments = solving._arguments(asked, solver)
         takes = inspect.signature(solver.init).parameters
-        assert ("penalty" in arguments) == (name != "sbp")
+        assert ("penalty" in arguments) == (name not in ("sbp", "ball-sgd"))
         assert arguments.get("budget") == (70 if name == "budget-svm" else None)
         lacks = [
             key

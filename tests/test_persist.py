@@ -149,6 +149,7 @@ KERNEL = {"kernel": bj.RBF(0.5)}
 BATCH = {
     "sbp": lambda X, y: bj.sbp.init(X, y, slack=0.05, **KERNEL),
     "kernel_pegasos": lambda X, y: bj.kernel_pegasos.init(X, y, **KERNEL),
+    "ball_sgd": lambda X, y: bj.ball_sgd.init(X, y, radius=3.0, **KERNEL),
     "sdca": lambda X, y: bj.sdca.init(X, y, **KERNEL),
     "smo": lambda X, y: bj.smo.init(X, y, weight=np.full(len(y), 2.0), **KERNEL),
     "budget_svm": lambda X, y: bj.budget_svm.init(X, y, budget=5, norm="l2", **KERNEL),

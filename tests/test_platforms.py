@@ -137,6 +137,7 @@ def test_a_refit(programs, monkeypatch):
     {
         bj.smo: {"kernel": bj.RBF(0.5)},
         bj.sbp: {"kernel": bj.RBF(0.5), "slack": 0.1},
+        bj.ball_sgd: {"kernel": bj.RBF(0.5), "radius": 3.0},
         bj.sdca: {"kernel": bj.RBF(0.5)},
         bj.kernel_pegasos: {"kernel": bj.RBF(0.5)},
         bj.mpu: {},

@@ -56,8 +56,9 @@ def values(names, says, **given):
 # Where all solvers look at X and y in one function, one of them shows what it sees.
 DENSE = ("sdca", "mpu")
 SOME_KERNEL = (*KERNEL, "mpu")
-BATCHES = (*KERNEL[:4], "linear_pegasos")
-SEEDED = (*KERNEL[:3], *LINEAR)
+PENALISED = tuple(name for name in ALL if getattr(bj, name).takes("penalty"))
+BATCHES = (*KERNEL[:5], "linear_pegasos")
+SEEDED = (*KERNEL[:4], *LINEAR)
 RBF, HARD, SQUARED = (
     {"kernel": bj.RBF(1.0)},
     {"hard_margin": True},
@@ -125,7 +126,8 @@ BAD = [
     # Kernels, numbers and flags.
     *values(SOME_KERNEL, "must be a kernel", kernel=("rbf", bj.RBF, not_a_kernel)),
     *values("sdca", "must be a kernel", kernel=(None,)),
-    *values(ALL[1:], ABOVE_0, penalty=(0, -1.0, NAN, INF, "1", True)),
+    *values(PENALISED, ABOVE_0, penalty=(0, -1.0, NAN, INF, "1", True)),
+    *values("ball_sgd", ABOVE_0, radius=(0, -1.0, NAN, INF, "1", True)),
     bad("mpu", f"penalty {ABOVE_0}, got ", penalty=[[1.0], [1.0, 2.0]]),
     bad("mpu", f"penalty {ABOVE_0}, got ", penalty=[1.0, -2.0]),
     bad(LINEAR, "penalty must be in the range of float64, got ", penalty=1e-310),

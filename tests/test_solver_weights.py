@@ -22,6 +22,7 @@ DRAWN = {
     "sbp": KERNEL | {"slack": 0.1, "fit_bias": False, "batch_size": 8},
     "sbp-bias": KERNEL | {"slack": 0.1, "batch_size": 8},
     "kernel_pegasos": KERNEL | {"penalty": 2.0, "batch_size": 8},
+    "ball_sgd": KERNEL | {"radius": 3.0, "batch_size": 8},
     "linear_pegasos": {"penalty": 0.5, "batch_size": 1},
 }
 

@@ -182,10 +182,10 @@ def train(**given: Any) -> None:
     are sorted, the last ones count most, even though a shuffled sample of up to 8,192
     rows is learned again at the end.
 
-    The learners budget-svm, kernel-pegasos, sbp, sdca and smo (support vector machines)
-    and dcd, linear-pegasos and mpu (linear ones) hold all rows in memory and find the
-    best classifier, one-versus-rest for more than two classes. LIBSVM text stays sparse
-    for a linear one with --no-standardise.
+    The learners ball-sgd, budget-svm, kernel-pegasos, sbp, sdca and smo (support vector
+    machines) and dcd, linear-pegasos and mpu (linear ones) hold all rows in memory and
+    find the best classifier, one-versus-rest for more than two classes. LIBSVM text
+    stays sparse for a linear one with --no-standardise.
     """
     from budgetjax.cli.train import train as run
 

@@ -77,6 +77,23 @@ def pegasos(Q, draws, *, penalty):
     return path, margins
 
 
+def ball_sgd(Q, draws, *, radius):
+    """Coefficients after every draw, and of the average that weights iterate t by t.
+
+    Projected subgradient steps of the mean hinge over |w| <= U; their length is
+    U / (r sqrt t), where k(x, x) <= r^2.
+    """
+    a, path, means = np.zeros(len(Q)), [], []
+    for t, i in enumerate(draws, start=1):
+        if Q[i] @ a < 1:
+            a = a + radius / math.sqrt(np.max(np.diag(Q)) * t) * np.eye(len(Q))[i]
+        length = math.sqrt(a @ Q @ a)
+        a = a * min(1.0, radius / length)
+        path.append(a)
+        means.append(np.average(path, axis=0, weights=1 + np.arange(t)))
+    return np.array(path), np.array(means)
+
+
 def sdca(Q, draws, *, penalty):
     """Coefficients after every draw: the exact step in the drawn coordinate."""
     top = penalty

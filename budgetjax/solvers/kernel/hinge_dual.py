@@ -13,7 +13,7 @@ well. The weights :math:`v_i` are 1 by default.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -102,9 +102,40 @@ def best_change(
     return jnp.clip(best, 0, limits) - coefficients
 
 
+# A state of this file, or another with the fields that `draw` and `apply_steps` use.
+Drawing = TypeVar("Drawing", bound=Any)
 # Maps the coefficient of a visited example, its response, `k(x, x)`, its limit and the
 # number of the visit, from 1, to the change of the coefficient.
 Visit = Callable[..., Scalar]
+
+
+class Batch(NamedTuple):
+    """The examples of a step, in the order of their visits.
+
+    Attributes:
+      block: their signed kernel values, `Q` among them.
+    """
+
+    drawn: Integer[Array, " batch"]
+    responses: Float[Array, " batch"]
+    diagonal: Float[Array, " batch"]
+    block: Float[Array, "batch batch"]
+
+
+def draw(
+    state: Drawing, X: Matrix, y: Vector, weight: Vector | None
+) -> tuple[Drawing, Batch]:
+    """A batch, drawn with replacement and in proportion to `weight`; O(batch^2 d).
+
+    With their kernel values, each of its visits can account for those before it.
+    """
+    key, draw_key = jax.random.split(state.key)
+    n, size = state.coefficients.shape[0], state.rows.batch.value
+    drawn = training_set.draw_examples(draw_key, (size,), n, weight)
+    rows, block = row_cache.signed_block(state.rows, X, y, drawn)
+    batch = Batch(drawn, state.responses[drawn], rows.diagonal[drawn], block)
+    visits = state.num_visits + size
+    return state._replace(rows=rows, key=key, num_visits=visits), batch
 
 
 def visit(
@@ -112,16 +143,12 @@ def visit(
 ) -> State:
     """The state after `batch_size` visits; O(batch^2 d), plus O(n d) per change.
 
-    Examples are drawn with replacement, in proportion to `weight`. Kernel values among
-    them keep their responses up to date; then the kernel rows of the examples that
-    changed, often few, update all other responses.
+    Kernel values among the drawn examples keep their responses up to date; then the
+    kernel rows of the examples that changed, often few, update all other responses.
     """
-    key, draw_key = jax.random.split(state.key)
-    n, batch = state.coefficients.shape[0], state.rows.batch.value
-    drawn = training_set.draw_examples(draw_key, (batch,), n, weight)
-    rows, block = row_cache.signed_block(state.rows, X, y, drawn)
-    start, responses = state.coefficients[drawn], state.responses[drawn]
-    diagonal, upper = rows.diagonal[drawn], limits(state)[drawn]
+    before = state.num_visits
+    state, (drawn, responses, diagonal, block) = draw(state, X, y, weight)
+    start, upper = state.coefficients[drawn], limits(state)[drawn]
     # An example may be drawn twice.
     same = (drawn[:, None] == drawn[None]).astype(start.dtype)
 
@@ -131,29 +158,24 @@ def visit(
             responses[j] + jnp.sum(block[j] * steps),
             diagonal[j],
             upper[j],
-            state.num_visits + 1 + j,
+            before + 1 + j,
         )
         return steps.at[j].set(step)
 
     steps = jax.lax.fori_loop(
-        jnp.int32(0), jnp.int32(batch), body, jnp.zeros_like(start)
+        jnp.int32(0), jnp.int32(drawn.shape[0]), body, jnp.zeros_like(start)
     )
-    state = state._replace(
-        rows=rows,
-        key=key,
-        num_visits=state.num_visits + batch,
-        num_updates=state.num_updates + jnp.sum(steps != 0, dtype=jnp.int32),
-    )
-    return apply_steps(state, X, y, drawn, steps)
+    updates = state.num_updates + jnp.sum(steps != 0, dtype=jnp.int32)
+    return apply_steps(state._replace(num_updates=updates), X, y, drawn, steps)
 
 
 def apply_steps(
-    state: State,
+    state: Drawing,
     X: Matrix,
     y: Vector,
     drawn: Integer[Array, " batch"],
     steps: Float[Array, " batch"],
-) -> State:
+) -> Drawing:
     """The state after some coefficients have changed by `steps`."""
     changed, steps = _merge_repeats(drawn, steps)
     rows = row_cache.fetch(state.rows, X, drawn, changed)
