@@ -71,7 +71,13 @@ def test_a_reservoir_goes_on_too(tmp_path, standardise):
     for rows in (100, 290):
         with pytest.raises(KeyboardInterrupt):
             fit(ROW, until(rows, KeyboardInterrupt("stop")), **more)
-        assert model_files.load(path).reservoir.num_rows == rows // ROWS * ROWS
+        reservoir = model_files.load(path).reservoir
+        assert reservoir.num_rows == rows // ROWS * ROWS
+        # A number for each row of the stream, from one generator, and the least stay.
+        numbers = np.random.Generator(np.random.PCG64(0)).random(reservoir.num_rows)
+        kept = np.argsort(numbers)[:70]
+        np.testing.assert_array_equal(reservoir.rows().numbers, numbers[kept])
+        np.testing.assert_array_equal(reservoir.rows().y, Y[kept])
     identical(fit(ROW, batches((7, 90)), **more), expected)
     # The file holds what the stream has left, to which the last rows are added anew.
     identical(fit(ROW, batches(), **more), expected)

@@ -489,16 +489,25 @@ def test_the_stream_and_the_refit_are_those_of_python(at):
 
 
 def test_a_metric_is_that_of_python(at):
-    said, model = train("train.csv", f"{PLAIN} --gamma 0.4 --metric")
-    streamed = python_stream(gamma=0.4)
+    """Where one helps, since one of the features says nothing, and where none does."""
     X, y = data()
-    batch = [(streamed.scaling.apply(X), codes(y))]
-    expected = bj.refit(streamed.state, batch, learn_metric="auto")
-    same(model.state, expected)
-    kept = isinstance(expected.kernel, bj.Mapped)
-    assert said["metric"] == (
-        "learned" if kept else "none, as held-out rows are predicted no better"
-    )
+    stripes = np.where(np.sin(3 * X[:, 0]) > 0, "yes", "no")
+    write_csv("striped.csv", X, stripes)
+    for file, labels, helps in [
+        ("striped.csv", stripes, True),
+        ("train.csv", y, False),
+    ]:
+        said, model = train(file, f"{PLAIN} --gamma 0.4 --metric")
+        source = bj.stream.read(file, target="kind")
+        streamed = python_stream(gamma=0.4, source=source)
+        batch = [(streamed.scaling.apply(X), codes(labels))]
+        expected = bj.refit(streamed.state, batch, learn_metric="auto")
+        same(model.state, expected)
+        assert isinstance(model.state.kernel, bj.Mapped) == helps
+        better = "none, as held-out rows are predicted no better"
+        assert said["metric"] == ("learned" if helps else better)
+    _, without = train("striped.csv", f"{PLAIN} --gamma 0.4")
+    assert not isinstance(without.state.kernel, bj.Mapped)
 
 
 def test_a_long_table_is_encoded_and_a_metric_learned(at, monkeypatch):

@@ -3,6 +3,7 @@ import urllib.error
 
 import numpy as np
 import pytest
+import scipy
 
 from budgetjax import datasets
 
@@ -22,6 +23,13 @@ def test_checkerboard_is_balanced_and_standardised():
     assert abs(np.mean(y)) < 0.03
     np.testing.assert_allclose(X.mean(axis=0), 0, atol=0.03)
     np.testing.assert_allclose(X.std(axis=0), 1, atol=0.02)
+    # Sixteen squares of as many points, each of the other label than its neighbours.
+    board = np.clip((X * (4 / np.sqrt(12)) + 2).astype(int), 0, 3)
+    for i, j in np.ndindex(4, 4):
+        inside = y[np.all(board == [i, j], axis=1)]
+        # Four deviations of a share of 1/16, and points that rounding moves.
+        assert abs(len(inside) / len(y) - 1 / 16) < 0.007
+        assert abs(np.mean(inside == (1 if (i + j) % 2 else -1)) - 1) < 0.01
 
 
 def test_checkerboard_labels_follow_the_squares():
@@ -152,19 +160,23 @@ def test_sparse_file_without_a_split(folder):
 
 
 def test_sparse_parts_of_a_given_split(folder):
-    parts = {}
-    for part, value in [("train", 2.0), ("test", 5.0)]:
-        parts |= {
-            f"X_{part}_data": np.array([value]),
-            f"X_{part}_indices": np.array([1]),
-            f"X_{part}_indptr": np.array([0, 0, 1]),
-            f"X_{part}_shape": np.array([2, 3]),
-            f"y_{part}": np.array([-1, 1]),
-        }
-    np.savez(folder / "parts.npz", **parts)
+    """Nothing is equal in the two parts but the number of columns."""
+    parts = {
+        "train": np.array([[0, 0, 0, 0], [0, 2, 0, 3], [4, 0, 0, 0]], np.float64),
+        "test": np.array([[5, 0, 6, 7], [0, 0, 0, 8]], np.float64),
+    }
+    saved = {}
+    for part, X in parts.items():
+        matrix = scipy.sparse.csr_array(X)
+        names = ("data", "indices", "indptr", "shape")
+        saved |= {f"X_{part}_{name}": getattr(matrix, name) for name in names}
+        saved[f"y_{part}"] = np.resize([-1, 1], len(X))
+    np.savez(folder / "parts.npz", **saved)
     data = datasets.load("parts", standardise=False)
-    np.testing.assert_array_equal(data.X_train, [[0, 0, 0], [0, 2, 0]])
-    np.testing.assert_array_equal(data.X_test, [[0, 0, 0], [0, 5, 0]])
+    np.testing.assert_array_equal(data.X_train, parts["train"])
+    np.testing.assert_array_equal(data.X_test, parts["test"])
+    np.testing.assert_array_equal(data.y_train, [-1, 1, -1])
+    np.testing.assert_array_equal(data.y_test, [-1, 1])
 
 
 def test_training_part_alone_is_split(folder):

@@ -170,9 +170,16 @@ def test_other_models_are_not_folded():
 
 
 def test_support_vectors_of_encoded_rows_are_features():
-    folded = models.fold_map(encoded())
-    assert bj.support(folded).vectors.shape == (20, 3)
-    assert bj.support(encoded()).vectors.shape == (20, CODES.num_codes)
+    """Codes of learned rows, and after folding their products with the matrix."""
+    model = encoded(maintenance=bj.RemoveOldest())
+    vectors, _, held = map(np.asarray, bj.support(model))
+    assert vectors.shape == (20, CODES.num_codes)
+    distances = np.abs(vectors[held][:, None] - CODES.apply(X)[None]).sum(axis=2)
+    np.testing.assert_array_equal(distances.min(axis=1), 0)
+    folded = np.asarray(bj.support(models.fold_map(model)).vectors)
+    assert folded.shape == (20, 3)
+    products = vectors[held] @ np.asarray(model.model.kernel.matrix, np.float64)
+    np.testing.assert_allclose(folded[held], products, rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", ["codes", "mapped", "folded"])

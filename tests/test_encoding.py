@@ -195,9 +195,17 @@ def test_a_column_with_one_value_may_change_in_a_stream():
 
 def test_columns_of_a_data_frame_have_names():
     pandas = pytest.importorskip("pandas")
-    frame = pandas.DataFrame({"price": [1.0, 2.5, 9.0], "colour": [3, 7, 7]})
+    frame = pandas.DataFrame({"price": [1.0, 2.5, 9.0, 4.0], "colour": [3, 7, 7, 5]})
     found = bj.encoding.fit(frame, 4, nominal=["colour"])
-    assert found.edges(1).tolist() == [3, 7]
+    jax.tree.map(
+        np.testing.assert_array_equal,
+        found,
+        bj.encoding.fit(frame.to_numpy(), 4, nominal=[1]),
+    )
+    # A code for each of 3, 5 and 7, and none for a number in between.
+    one_of_three = [[1, 0, 0], [0, 0, 1], [0, 0, 1], [0, 1, 0]]
+    assert found.apply(frame)[:, -3:].tolist() == one_of_three
+    assert not np.any(found.apply([[9, 4], [9, 6]])[:, -3:])
 
 
 @pytest.mark.parametrize(

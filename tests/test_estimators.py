@@ -15,6 +15,7 @@ import optax
 import pandas as pd
 import pytest
 import scipy.sparse
+import scipy.special
 from compiling import programs
 from sklearn.base import clone
 from sklearn.datasets import load_diabetes, make_blobs
@@ -22,7 +23,7 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.kernel_approximation import Nystroem
 from sklearn.linear_model import Ridge
-from sklearn.metrics import d2_tweedie_score, r2_score
+from sklearn.metrics import d2_tweedie_score, log_loss, r2_score
 from sklearn.metrics.pairwise import pairwise_kernels
 from sklearn.model_selection import GridSearchCV, KFold, cross_val_score
 from sklearn.pipeline import make_pipeline
@@ -851,6 +852,13 @@ def test_probabilities_of_a_refit_are_calibrated(kind):
     X, y = stream(kind)
     model = made(kind, class_weight="balanced").fit(X, y)
     chances = model.predict_proba(X)
+    # Of rows that the model has not seen they say more than its scores as they are.
+    unseen, labels = stream(kind, n=2000, seed=1)
+    said = log_loss(labels, model.predict_proba(unseen))
+    scores = np.atleast_2d(model.decision_function(unseen).T).T
+    if scores.shape[1] == 1:
+        scores = np.concatenate([0 * scores, scores], axis=1)
+    assert said < log_loss(labels, scipy.special.softmax(scores, axis=1)) - 0.02
     np.testing.assert_array_equal(model.classes_[chances.argmax(1)], model.predict(X))
     np.testing.assert_array_equal(bj.probabilities(model.model_, X), chances)
     np.testing.assert_array_equal(model.predict_log_proba(X), np.log(chances))
@@ -1145,8 +1153,15 @@ def test_the_average_predicts():
 def test_a_quantile_of_the_stream():
     """Its steps are in units of the targets, without being told."""
     X, y = stream("targets", n=240)
-    model = made("targets", maintenance=None, quantile=0.9, refit=False, epochs=20)
-    assert 0.8 < np.mean(y < model.fit(X, y).predict(X)) < 0.98
+    given = {"maintenance": None, "quantile": 0.9, "refit": False, "epochs": 20}
+    model = made("targets", **given).fit(X, y)
+    assert 0.8 < np.mean(y < model.predict(X)) < 0.98
+    # A power of two as the unit changes no digit.
+    larger = made("targets", **given).fit(X, 1024 * y)
+    np.testing.assert_allclose(larger.predict(X), 1024 * model.predict(X), rtol=1e-12)
+    loss = model.model_.model.loss
+    above, below = (float(jax.grad(loss)(0.0, target)) for target in (1.0, -1.0))
+    assert -above / (below - above) == pytest.approx(0.9, rel=1e-6)
 
 
 @pytest.mark.parametrize("parts", [False, True])

@@ -67,6 +67,15 @@ def test_forgetron_bound(double):
     assert mistakes < 0.2 * len(y), "the bound should not be all that holds"
 
 
+def check_basic_rule(phi, grown, budget):
+    """The rule itself, of the paper's U, and that both of its sides were met."""
+    U = np.sqrt((budget + 1) / np.log(budget + 1)) / 4
+    fixed = (budget + 1) ** (-1 / (2 * budget + 2))
+    np.testing.assert_allclose(phi, np.minimum(fixed, U / grown), rtol=1e-10)
+    assert 0 < np.mean(phi < fixed) < 1
+    assert bj.bounds.forgetron_norm(budget) == pytest.approx(U, rel=1e-12)
+
+
 @pytest.mark.parametrize(
     ("wrong", "shrink"), [(0.1, "self-tuned"), (0.3, "self-tuned"), (0.3, "basic")]
 )
@@ -110,8 +119,9 @@ def test_lemmas_of_the_forgetron(wrong, shrink, double):
     allowed = log / (2 * (budget + 1)) * mistakes
     if shrink == "self-tuned":
         assert -np.log(phi).sum() <= allowed
-    largest = bj.bounds.forgetron_norm(budget)
-    for norm in np.linspace(0.1, 1, 4) * largest:
+    else:
+        check_basic_rule(phi, grown, budget)
+    for norm in np.linspace(0.1, 1, 4) * bj.bounds.forgetron_norm(budget):
         # Shrinking costs where it takes the model below the norm of the comparator.
         shrunk = phi * grown
         below = np.where(grown <= norm, phi, shrunk / norm)
