@@ -2,12 +2,14 @@
 
 import contextlib
 import functools
+import itertools
 import json
 import math
 import os
 import platform
 import shlex
 import statistics
+import subprocess
 import sys
 import threading
 import time
@@ -101,8 +103,28 @@ def program() -> str:
     return str(path.relative_to(root) if path.is_relative_to(root) else sys.argv[0])
 
 
-def machine() -> dict[str, Any]:
-    """The machine and the versions that produced the figures."""
+def commit() -> tuple[str | None, bool | None]:
+    """The commit that is measured, and whether what is measured differs from it.
+
+    Results do not count, which are written meanwhile. Both are None outside of git.
+    """
+
+    def git(*arguments: str) -> str:
+        command = ["git", "-C", str(Path(__file__).parents[1]), *arguments]
+        return subprocess.run(
+            command, capture_output=True, text=True, check=True
+        ).stdout.strip()
+
+    try:
+        others = git("status", "--porcelain", "--", ":!benchmarks/results")
+        return git("rev-parse", "--short=7", "HEAD"), bool(others)
+    except (OSError, subprocess.CalledProcessError):
+        return None, None
+
+
+@functools.cache
+def this_run() -> dict[str, Any]:
+    """What is measured in this process, when, and by which machine and versions."""
     try:
         text = Path("/proc/cpuinfo").read_text()
         model = next(
@@ -118,7 +140,11 @@ def machine() -> dict[str, Any]:
             versions[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
             continue
+    measured, differs = commit()
     return {
+        "commit": measured,
+        "dirty": differs,
+        "date": time.strftime("%Y-%m-%d"),
         "device": jax.devices()[0].device_kind,
         "processor": model,
         "cores": os.cpu_count(),
@@ -126,7 +152,6 @@ def machine() -> dict[str, Any]:
         "versions": versions,
         "XLA_FLAGS": os.environ.get("XLA_FLAGS", ""),
         "commands": [shlex.join(["python", *program().split(), *sys.argv[1:]])],
-        "date": time.strftime("%Y-%m-%d"),
     }
 
 
@@ -163,7 +188,7 @@ def resumed(
 
 
 def report(rows: list[dict[str, Any]], output: Path) -> None:
-    """Prints a table and writes it, with the machine, as JSON."""
+    """Prints a table and writes it, with its runs, as JSON."""
     show(rows)
     save(rows, output)
     print(f"{output}")
@@ -177,7 +202,7 @@ def show(rows: list[dict[str, Any]]) -> None:
             return str(value)
         return f"{value:.1e}" if 0 < abs(value) < 0.005 else f"{value:.2f}"
 
-    names = list(dict.fromkeys(name for row in rows for name in row))
+    names = [n for n in dict.fromkeys(n for row in rows for n in row) if n != "made"]
     cells = [names, *([text(row.get(name, "")) for name in names] for row in rows)]
     widths = [max(len(line[i]) for line in cells) for i in range(len(names))]
     for line in cells:
@@ -189,23 +214,31 @@ def show(rows: list[dict[str, Any]]) -> None:
 
 
 def save(rows: list[dict[str, Any]], output: Path) -> None:
-    """Writes results, with the machine, as JSON, a line for each row.
+    """Writes results as JSON, a line for each run and each row.
 
-    If rows of the file are kept, so are the commands that made them, and the version of
-    JAX where it is another.
+    A row says by which run it was `made`, and a run has the commit, whether the code
+    differed from it, the date, the machine, the versions and the command. Rows that the
+    file has already keep theirs; all others are of `this_run`. Runs without rows are
+    dropped.
+
+    Older runs were recorded later: their commit is the one that brought their rows,
+    `dirty` is None, and so is what history does not tell.
     """
-    made = machine()
+    runs, kept = {}, []
     if output.exists():
         before = json.loads(output.read_text())
-        known, own = before["machine"], made["versions"]["jax"]
-        kept = [row for row in before["rows"] if row in rows]
-        if kept:
-            commands = [*known["commands"], *made["commands"]]
-            made["commands"] = list(dict.fromkeys(commands))
-        if known["versions"]["jax"] != own:
-            older = {"jax": known["versions"]["jax"]}
-            rows = [older | row if row in kept else row for row in rows]
+        runs, kept = before["runs"], before["rows"]
+    own = this_run()
+    name = next((name for name, run in runs.items() if run == own), None)
+    if name is None:
+        names = (f"{own['commit']}-{number}" for number in itertools.count(1))
+        name = next(name for name in names if name not in runs)
+        runs[name] = own
+    rows = [
+        row if row in kept else {"made": name} | row | {"made": name} for row in rows
+    ]
+    runs = {name: runs[name] for name in runs if any(r["made"] == name for r in rows)}
     output.parent.mkdir(parents=True, exist_ok=True)
+    told = ",\n".join(f"{json.dumps(name)}: {json.dumps(runs[name])}" for name in runs)
     lines = ",\n".join(json.dumps(row) for row in rows)
-    made = json.dumps(made, indent=1)
-    output.write_text(f'{{"machine": {made},\n"rows": [\n{lines}\n]}}\n')
+    output.write_text(f'{{"runs": {{\n{told}\n}},\n"rows": [\n{lines}\n]}}\n')

@@ -3,6 +3,7 @@
 import json
 import re
 import shlex
+import subprocess
 import sys
 from pathlib import Path
 
@@ -85,11 +86,40 @@ def test_pages_say_which_jax():
         _, files = pages.expected(page)
         for section in sections:
             for name in pages.marked(section):
-                for source, versions in files[name].items():
-                    for version in versions - {USUAL, ""}:
+                for source, runs in files[name].items():
+                    versions = {results.jax_of(source, run) for run in runs}
+                    for version in versions - {USUAL}:
                         if f"JAX {version}" not in pages.plain(section):
                             wrong.append(f"{page}, {name}: {source}, JAX {version}")
     assert not wrong, wrong
+
+
+def test_sections_that_name_a_processor_name_all_that_measured_their_tables():
+    wrong = []
+    for page in pages.PAGES:
+        _, files = pages.expected(page)
+        for section in re.split(r"(?m)^(?=##+ )", pages.read(page)):
+            text = pages.plain(section)
+            makers = [name for name in ("AMD", "Intel") if name in text]
+            for name in pages.marked(section) if makers else ():
+                for source, runs in files[name].items():
+                    used = {results.runs(source)[run]["processor"] for run in runs}
+                    for maker in {one.split("(")[0].split()[0] for one in used}:
+                        if maker not in makers:
+                            wrong.append(f"{page}, {name}: {source}, {maker}")
+    assert not wrong, wrong
+
+
+def test_every_row_has_a_run():
+    """With the commit, whether the code differed, the machine and the date."""
+    known = {"commit", "dirty", "date", "processor", "cores", "versions", "commands"}
+    for path in results.RESULTS.rglob("*.json"):
+        name = path.relative_to(results.RESULTS).with_suffix("").as_posix()
+        if name == "published":
+            continue
+        runs = results.runs(name)
+        assert {row["made"] for row in results.load(name)["rows"]} == set(runs), name
+        assert all(run.keys() >= known and run["commit"] for run in runs.values()), name
 
 
 def test_a_cell_that_was_changed_is_found():
@@ -126,24 +156,59 @@ def test_a_cell_needs_its_row():
         results.value("accuracy", "accuracy %", data="letter", B=7)
 
 
-def test_files_keep_the_commands_of_the_rows_they_keep(tmp_path, monkeypatch):
-    """And the version of JAX where it was another."""
+def test_rows_keep_the_run_that_measured_them(tmp_path, monkeypatch):
+    """Whatever machine, commit, day or command measures others of the file."""
     import measure
 
-    output = tmp_path / "made.json"
-    old = {"data": "letter", "accuracy %": 90.0}
-    monkeypatch.setattr(sys, "argv", ["benchmarks/made.py", "--data", "letter"])
-    measure.save([old], output)
-    written = json.loads(output.read_text())
-    written["machine"]["versions"]["jax"] = "0.8.0"
-    output.write_text(json.dumps(written))
-    monkeypatch.setattr(sys, "argv", ["benchmarks/made.py", "--orders", "1"])
-    measure.save([old, {"data": "usps"}], output)
-    written = json.loads(output.read_text())
-    first, second = written["machine"]["commands"]
-    assert first.endswith("made.py --data letter")
-    assert second.endswith("made.py --orders 1")
-    assert written["rows"] == [{"jax": "0.8.0"} | old, {"data": "usps"}]
-    # Nothing is kept of what was measured again.
-    measure.save([{"data": "usps", "accuracy %": 1.0}], output)
-    assert len(json.loads(output.read_text())["machine"]["commands"]) == 1
+    def saved(rows, **more):
+        # Another process, as far as a run is concerned.
+        measure.this_run.cache_clear()
+        own = measure.this_run() | more
+        monkeypatch.setattr(measure, "this_run", lambda: own)
+        measure.save(rows, tmp_path / "made.json")
+        monkeypatch.undo()
+        return json.loads((tmp_path / "made.json").read_text()), own
+
+    commits = {"commit": "1234567", "dirty": True}
+    other = {"processor": "another", "date": "2020-02-02"} | commits
+    first, old = saved([{"data": "letter", "accuracy %": 90.0}], **other)
+    assert first["runs"] == {"1234567-1": old}
+    assert first["rows"] == [
+        {"made": "1234567-1", "data": "letter", "accuracy %": 90.0}
+    ]
+    assert old.keys() >= {"date", "cores", "versions", "commands"}
+    # One row is kept, one is new, and the process saves twice.
+    rows = [*first["rows"], {"data": "usps"}]
+    for _ in range(2):
+        second, new = saved(rows, commit="1234567", dirty=False)
+        assert second["runs"] == {"1234567-1": old, "1234567-2": new}
+        assert [row["made"] for row in second["rows"]] == ["1234567-1", "1234567-2"]
+    # A row that was measured again is of its last run, though it says what it did.
+    third, _ = saved(
+        [{"data": "letter", "accuracy %": 90.0}, second["rows"][1] | {"accuracy %": 1}],
+        commit="1234567",
+        dirty=False,
+    )
+    assert third["runs"] == {"1234567-2": new}
+
+
+def test_what_is_measured_is_a_commit_or_differs_from_one(tmp_path, monkeypatch):
+    import measure
+
+    def git(*arguments):
+        who = ["-c", "user.name=a", "-c", "user.email=a@b"]
+        command = ["git", "-C", str(tmp_path), *who, *arguments]
+        return subprocess.run(command, check=True, capture_output=True, text=True)
+
+    (tmp_path / "benchmarks" / "results").mkdir(parents=True)
+    monkeypatch.setattr(measure, "__file__", str(tmp_path / "benchmarks" / "it.py"))
+    assert measure.commit() == (None, None)
+    git("init", "-q")
+    (tmp_path / "code.py").write_text("")
+    git("add", ".")
+    git("commit", "-qm", "first")
+    (tmp_path / "benchmarks" / "results" / "made.json").write_text("{}")
+    name = git("rev-parse", "--short=7", "HEAD").stdout.strip()
+    assert measure.commit() == (name, False)
+    (tmp_path / "code.py").write_text("other")
+    assert measure.commit() == (name, True)

@@ -86,7 +86,7 @@ def cited(text: str) -> set[str]:
 
 @functools.cache
 def expected(page: str) -> tuple[dict[str, Cells], dict[str, dict[str, set[str]]]]:
-    """The tables of a page, the files of each, and the versions of JAX of its rows."""
+    """The tables of a page, the files of each, and the runs of the rows it shows."""
     found, files = {}, {}
     for (where, name), make in results.tables.items():
         if where == page:

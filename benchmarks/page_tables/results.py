@@ -11,7 +11,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "benchmarks" / "results"
 
-# The files that were read since the last `clear`, with the versions of JAX of the rows.
+# The files that were read since the last `clear`, with the runs of the rows.
 sources: dict[str, set[str]] = {}
 
 Where = dict[str, Any]
@@ -20,7 +20,7 @@ Cells = list[list[str]]
 
 @functools.cache
 def load(name: str) -> dict[str, Any]:
-    """A results file: the machine with its commands and versions, and the rows."""
+    """A results file: its runs, and the rows, each `made` by one."""
     return json.loads((RESULTS / f"{name}.json").read_text())
 
 
@@ -28,7 +28,9 @@ def rows(name: str, **where: Any) -> list[dict[str, Any]]:
     """The rows of a file that have these values."""
     wanted = where.items()
     found = [row for row, plain in _with_plain(name) if wanted <= plain.items()]
-    sources.setdefault(name, set()).update(jax_of(name, row) for row in found)
+    sources.setdefault(name, set()).update(
+        row["made"] for row in found if "made" in row
+    )
     return found
 
 
@@ -54,16 +56,20 @@ def value(name: str, key: str, **where: Any) -> Any:
     return one(name, **where)[key]
 
 
+def runs(name: str) -> dict[str, dict[str, Any]]:
+    """The runs that made a file; of published figures there are none."""
+    return load(name).get("runs", {})
+
+
 def commands(name: str) -> list[str]:
     """The commands that made a file."""
-    return load(name).get("machine", {}).get("commands", [])
+    made = (command for run in runs(name).values() for command in run["commands"])
+    return list(dict.fromkeys(made))
 
 
-def jax_of(name: str, row: dict[str, Any]) -> str:
-    """The version of JAX that a row was measured with, to the minor."""
-    versions = load(name).get("machine", {}).get("versions", {})
-    version = row.get("jax", versions.get("jax", ""))
-    return ".".join(version.split(".")[:2])
+def jax_of(name: str, run: str) -> str:
+    """The version of JAX of a run, to the minor."""
+    return ".".join(runs(name)[run]["versions"]["jax"].split(".")[:2])
 
 
 # Formats.
