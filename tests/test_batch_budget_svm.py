@@ -16,12 +16,14 @@ from budgetjax.solvers.kernel.budget_svm import POWER_ITERATIONS, budget_svm
 from budgetjax.solvers.kernel.norms import (
     Euclidean,
     OneInfinity,
+    OneTwo,
     PInfinity,
     TwoInfinity,
 )
 
 N, D, GAMMA = 60, 3, 0.5
 NORMS = {"l1": OneInfinity, "l2": TwoInfinity}
+OBJECTS = {"one-two": OneTwo}
 # Budget and penalty such that, in this order: the sum binds alone, the sum and the
 # other bound do, the other does alone, none does.
 SETTINGS = {
@@ -67,10 +69,13 @@ def solved(state, tolerance=1e-9, max_steps=3000, dtype=np.float64):
 def assert_within(a, y, budget, penalty, norm, tolerance=1e-6):
     """Every constraint of the dual problem, relative to its bound."""
     a, y = np.asarray(a, np.float64), np.asarray(y, np.float64)
-    most = reference.most(budget, penalty, norm)
+    most = reference.most(budget, penalty, norm, len(a))
     assert a.min() >= 0
     assert abs(y @ a) <= tolerance * most
     assert a.sum() <= most * (1 + tolerance)
+    if norm == "one-two":
+        assert a.max() <= penalty * (1 + tolerance)
+        penalty = np.sqrt(budget) * penalty
     p = 1 if norm == "l1" else reference.power(norm)
     largest = a.max() if p == 1 else np.linalg.norm(a, p / (p - 1))
     assert largest <= penalty * (1 + tolerance)
@@ -84,7 +89,7 @@ def norm_of(name, budget, dtype=np.float64):
     """The norm of a name, or that between a p-norm and the largest entry."""
     if isinstance(name, float):
         return PInfinity(jnp.asarray(budget, dtype), jnp.asarray(name, dtype))
-    return NORMS[name](jnp.asarray(budget, dtype))
+    return (NORMS | OBJECTS)[name](jnp.asarray(budget, dtype))
 
 
 projected = jax.jit(lambda norm, v, y, penalty: norm.project(v, y, penalty))
@@ -109,7 +114,7 @@ def test_projections_find_the_nearest_point(double):
     _, y = training()
     for budget, penalty in [(7.5, 1.0), (60.0, 0.2)]:
         for name, v in vectors().items():
-            for norm in ("l2", *POWERS):
+            for norm in ("l2", *OBJECTS, *POWERS):
                 a = projected(norm_of(norm, budget), v, y, penalty)
                 assert_within(a, y, budget, penalty, norm, 1e-12)
                 given = {"budget": budget, "penalty": penalty, "norm": norm}
@@ -128,13 +133,13 @@ def test_projections_are_within_in_float32():
     for budget in (1.0, 9.0, 60.0, 200.0):
         for penalty in (1e-4, 1.0, 1e4):
             for v in values.values():
-                for norm in ("l2", *POWERS):
+                for norm in ("l2", *OBJECTS, *POWERS):
                     between = norm_of(norm, budget, np.float32)
                     a = projected(between, np.float32(v), y, np.float32(penalty))
                     assert_within(a, y, budget, penalty, norm)
 
 
-@pytest.mark.parametrize("norm", [*NORMS, *POWERS])
+@pytest.mark.parametrize("norm", [*NORMS, *OBJECTS, *POWERS])
 def test_the_least_norm_over_biases(norm, double):
     _, y = training()
     biases = np.linspace(-4, 4, 41)
@@ -223,6 +228,38 @@ def test_norms_between_a_p_norm_and_the_largest_entry(double):
         given = {"budget": budget, "penalty": penalty, "norm": p}
         value = reference.primal(gram(X), y, a, float(bias), **given)
         assert value == pytest.approx(history.primal[-1], rel=1e-9)
+
+
+def test_the_norm_between_the_euclidean_one_and_the_sum(double):
+    X, y = training()
+    # The ball binds alone, the ball and the largest entry, the largest entry alone.
+    for budget, penalty, binds in [(1.0, 0.5, 0), (20.0, 0.2, 1), (60.0, 0.3, 2)]:
+        norm = OneTwo(budget)
+        state = budget_svm.init(X, y, kernel=bj.RBF(GAMMA), norm=norm, penalty=penalty)
+        state, history = solved(state)
+        a, bias = np.asarray(state.coefficients), budget_svm.model(state, X, y).bias
+        assert_within(a, y, budget, penalty, "one-two", 1e-12)
+        assert (np.linalg.norm(a) > 0.999 * np.sqrt(budget) * penalty) == (binds < 2)
+        assert (a.max() > 0.999 * penalty) == (binds > 0)
+        dual = optimum("one-two", budget, penalty)[1]
+        assert history.dual[-1] == pytest.approx(dual, rel=1e-7)
+        assert history.gap[-1] <= 1e-6
+        given = {"budget": budget, "penalty": penalty, "norm": "one-two"}
+        value = reference.primal(gram(X), y, a, float(bias), **given)
+        assert value == pytest.approx(history.primal[-1], rel=1e-9)
+    # With a budget of all, it is the ordinary machine.
+    assert dual == pytest.approx(optimum("l1", 60.0, 0.3)[1], rel=1e-7)
+
+
+def test_the_1_2_norm_is_about_the_largest_entries_and_the_length_of_the_rest():
+    """Section 6; of what it says, the norm is the smaller side."""
+    v = np.sort(np.abs(vectors()["normal"]))[::-1]
+    for budget in (1, 4, 17, N):
+        parts = v[:budget].sum() + np.sqrt(budget) * np.linalg.norm(v[budget:])
+        found = reference.one_two_value(v, budget)
+        assert 0.5 * parts < found <= parts * (1 + 1e-12)
+    assert reference.one_two_value(v, 1) == pytest.approx(np.linalg.norm(v))
+    assert reference.one_two_value(v, N) == pytest.approx(v.sum())
 
 
 @pytest.mark.parametrize("norm", NORMS)

@@ -446,11 +446,11 @@ def test_names_that_files_have_stay():
         "Average Ball Cache Counter DelayedProject DenseRows Euclidean Expansion Grid "
         "History KernelMatrix KernelModel KernelRows Labelled Laplacian Linear "
         "LinearModel Mapped Matern Measured Merge MergeBestPair Momentum MultiMerge "
-        "Name Normalized Objective OneInfinity Order PInfinity Polynomial Problem "
-        "Product Project ProjectOntoNearest ProjectOntoCandidate RBF RationalQuadratic "
-        "Record RemoveFewestErrors RemoveLargestMargin RemoveOldest RemoveRandom "
-        "RemoveSmallest Reservoir Rows Scaling Sigmoid Solution Span SparseRows Static "
-        "StreamModel Sum Sweep Table TwoInfinity Unbudgeted Waves"
+        "Name Normalized Objective OneInfinity OneTwo Order PInfinity Polynomial "
+        "Problem Product Project ProjectOntoNearest ProjectOntoCandidate RBF "
+        "RationalQuadratic Record RemoveFewestErrors RemoveLargestMargin RemoveOldest "
+        "RemoveRandom RemoveSmallest Reservoir Rows Scaling Sigmoid Solution Span "
+        "SparseRows Static StreamModel Sum Sweep Table TwoInfinity Unbudgeted Waves"
     )
     assert [name for name in known.split() if names.type_of(name) is None] == []
 

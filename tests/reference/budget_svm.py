@@ -10,6 +10,8 @@ import numpy as np
 # The barrier weakens by this factor from one centre to the next.
 WEAKER = 0.2
 NEWTON_STEPS = 50
+# Norms whose dual norm bounds every entry.
+BOXED = ("l1", "one-two")
 
 
 def l1_value(v, budget):
@@ -36,6 +38,24 @@ def p_value(v, budget, p):
     return min(at(0.0), at((low + high) / 2), at(v.max()))
 
 
+def one_two_value(v, budget):
+    """The 1-2 interpolation norm of v >= 0, from the definition.
+
+    The best part with the Euclidean norm is min(v, phi). While it cuts the k largest
+    entries, the value is convex in phi, with its least at a root.
+    """
+    v = np.sort(v)[::-1]
+    found = []
+    for k in range(len(v) + 1):
+        rest = (v[k:] ** 2).sum()
+        high = v[k - 1] if k else v[0]
+        low = v[k] if k < len(v) else 0.0
+        best = np.sqrt(rest / (budget - k)) if budget > k else high
+        phi = min(max(best, low), high)
+        found.append((v[:k] - phi).sum() + np.sqrt(budget * (k * phi**2 + rest)))
+    return min(found)
+
+
 def euclidean_value(v, weight):
     """The Euclidean norm with weights, the Mahalanobis norm of a diagonal matrix."""
     return np.sqrt((weight * v**2).sum())
@@ -43,26 +63,31 @@ def euclidean_value(v, weight):
 
 def power(norm):
     """p of a norm between a p-norm and the largest entry; "l2" is 2."""
-    return {"l2": 2, "euclidean": 2}.get(norm, norm)
+    return {"l2": 2, "euclidean": 2, "one-two": 2}.get(norm, norm)
 
 
 def value(v, budget, norm):
-    """The norm of v >= 0: "l1", "l2", any other p as a number, or "euclidean"."""
+    """The norm of v >= 0: "l1", "l2", another p, "one-two" or "euclidean"."""
     if norm == "l1":
         return l1_value(v, budget)
+    if norm == "one-two":
+        return one_two_value(v, budget)
     if norm == "euclidean":
         return euclidean_value(v, budget)
     return p_value(v, budget, power(norm))
 
 
-def most(budget, penalty, norm):
+def most(budget, penalty, norm, entries=1):
     """What the coefficients may sum up to.
 
     With "euclidean", in place of the budget are weights; the bound is that of the
-    inequality of Cauchy and Schwarz, doubled, so that it never binds.
+    inequality of Cauchy and Schwarz, doubled, so that it never binds. Nor does that of
+    "one-two", for that number of entries.
     """
     if norm == "euclidean":
         return 2 * penalty * np.sqrt(np.sum(budget))
+    if norm == "one-two":
+        return 2 * penalty * np.sqrt(budget * entries)
     return penalty * (budget if norm == "l1" else budget ** (1 / power(norm)))
 
 
@@ -73,9 +98,10 @@ def maximise(Q, linear, y, *, budget, penalty, norm, accuracy=1e-13):
     leaves. At a centre the value is within mu times the number of constraints.
     """
     n = len(y)
-    limit = most(budget, penalty, norm)
+    limit = most(budget, penalty, norm, n)
     m = budget if norm == "euclidean" else np.ones(n)
     q = 1 if norm == "l1" else power(norm) / (power(norm) - 1)
+    ball = penalty**q * (budget if norm == "one-two" else 1)
     # A point strictly within all constraints.
     small = min(limit, penalty * np.sqrt(np.min(m))) / (4 * n)
     a = np.where(y > 0, small / (y > 0).sum(), small / (y < 0).sum())
@@ -85,7 +111,10 @@ def maximise(Q, linear, y, *, budget, penalty, norm, accuracy=1e-13):
         if a.min() <= 0:
             return np.inf
         room = [a, [limit - a.sum()]]
-        room.append(penalty - a if norm == "l1" else [penalty**q - (a**q / m).sum()])
+        if norm in BOXED:
+            room.append(penalty - a)
+        if norm != "l1":
+            room.append([ball - (a**q / m).sum()])
         room = np.concatenate(room)
         if room.min() <= 0:
             return np.inf
@@ -102,11 +131,11 @@ def maximise(Q, linear, y, *, budget, penalty, norm, accuracy=1e-13):
             left = limit - a.sum()
             gradient = gradient + mu / left
             borders, corners = [y, np.ones(n)], [0.0, -(left**2) / mu]
-            if norm == "l1":
+            if norm in BOXED:
                 gradient = gradient + mu / (penalty - a)
                 hessian = hessian + np.diag(mu / (penalty - a) ** 2)
-            else:
-                left = penalty**q - (a**q / m).sum()
+            if norm != "l1":
+                left = ball - (a**q / m).sum()
                 slope = q * a ** (q - 1) / m
                 gradient = gradient + mu * slope / left
                 hessian = hessian + mu / left * np.diag((q - 1) * slope / a)

@@ -92,7 +92,8 @@ def init(
     - ``"l2"``: about their Euclidean norm, not squared; see `TwoInfinity`. In the dual
       problem :math:`\|\alpha\|_2 \le C` and :math:`\sum_i \alpha_i \le \sqrt B C`.
     - an object: any other norm, see `budgetjax.norms.Norm`, such as
-      `budgetjax.norms.PInfinity`, with another p than these, or
+      `budgetjax.norms.PInfinity`, with another p than these,
+      `budgetjax.norms.OneTwo`, between the Euclidean norm and the sum, or
       `budgetjax.norms.Euclidean`, with a weight per example.
 
     Examples outside the B worst have coefficient 0. At the optimum, however, several

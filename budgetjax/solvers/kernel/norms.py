@@ -9,12 +9,12 @@ ball of the dual norm, `||alpha||_q <= C` and `sum_i alpha_i <= t C`, and are ba
 `sum_i y_i alpha_i = 0`.
 https://papers.nips.cc/paper/3125-support-vector-machines-on-a-budget
 
-A budget of n gives the p-norms, and a budget of 1 the largest entry. `Euclidean` has
-weights, which make it the Mahalanobis norm of a diagonal matrix. Other matrices M are
-left out. A larger slack may reduce their norm, so the paper's dual (4) has a gap: its
-ball must hold every alpha with an `e >= alpha` such that `e^T M^-1 e <= C^2`. Each
-projection is then a quadratic program: hundreds of matrix products, where a step
-otherwise needs one.
+A budget of n gives the p-norms, and a budget of 1 the largest entry. `OneTwo` is the
+K-functional of the sum and the Euclidean norm (Section 6). `Euclidean` has weights,
+which make it the Mahalanobis norm of a diagonal matrix. Other matrices M are left out.
+A larger slack may reduce their norm, so the paper's dual (4) has a gap: its ball must
+hold every alpha with an `e >= alpha` such that `e^T M^-1 e <= C^2`. Each projection is
+then a quadratic program: hundreds of matrix products, where a step otherwise needs one.
 
 A balanced vector has the same sum in both classes, so the projection and the best bias
 each reduce to searches for one number: a threshold of one class, or of both. Most
@@ -276,6 +276,63 @@ class PInfinity(NamedTuple):
 
 
 @_pytree.record
+class OneTwo(NamedTuple):
+    """Between the Euclidean norm and the sum of all entries, `t = sqrt(budget)`.
+
+    The K-functional of these two is `||v|| = min_{phi >= 0} sum_i max(0, v_i - phi) +
+    t ||min(v, phi)||_2`: about `budget` entries count as in a sum, and the others as in
+    a Euclidean norm. It is at most the sum of the `budget` largest entries plus t times
+    the Euclidean norm of the others. (Section 6 of the paper has these two the other
+    way round.) The coefficients then satisfy `alpha_i <= C` and `||alpha||_2 <= t C`.
+
+    Attributes:
+      budget: a number of at least 1. A budget of 1 makes it the Euclidean norm, and one
+        of n the sum, as in an ordinary support vector machine.
+
+    Example:
+      >>> X, y = np.array([[0.0], [1.0], [3.0]]), np.array([-1, 1, 1])
+      >>> norm = bj.norms.OneTwo(budget=2.0)
+      >>> found = bj.solve(bj.budget_svm, X, y, kernel=bj.Linear(), norm=norm)
+      >>> found.model.predict(X).tolist()
+      [-1, 1, 1]
+    """
+
+    budget: Scalar
+
+    def project(self, values: Vector, y: Vector, penalty: Scalar) -> Vector:
+        """The nearest coefficients: balanced, at most C, `||alpha|| <= sqrt(B) C`.
+
+        In units of C they are the shares of the least ceiling of at least C.
+        """
+        ceiling, bias = _find_ceiling(values, y, self.budget, penalty)
+        shares = jnp.clip((values - y * bias) / ceiling, 0, 1)
+        found = _rebalance(shares, y, jnp.array(jnp.inf, values.dtype))
+        norm = jnp.sqrt(jnp.sum(found**2) / self.budget)
+        return penalty * found / jnp.maximum(norm, 1)
+
+    def least(self, heights: Vector, y: Vector) -> tuple[Scalar, Scalar]:
+        """The least norm of `max(0, heights - y bias)`, and the bias.
+
+        At the best phi above 0, the shares `min(slack / phi, 1)` are balanced, and the
+        sum of their squares is the budget: phi is a ceiling. The other case is 0.
+        """
+        # Smaller ones, up to 0, are lost in the rounding of the heights.
+        rounding = 64 * jnp.finfo(heights.dtype).eps * jnp.max(jnp.abs(heights))
+        phi, bias = _find_ceiling(heights, y, self.budget, rounding)
+        zero = jnp.zeros_like(phi)
+
+        def value(phi, bias):
+            rest = jnp.maximum(heights - y * bias, 0)
+            low = jnp.minimum(rest, phi)
+            return jnp.sum(rest - low) + jnp.sqrt(self.budget * jnp.sum(low**2))
+
+        biases = jnp.stack([bias, hinge_dual.least_bias(heights, y, None)])
+        values = jax.vmap(value)(jnp.stack([phi, zero]), biases)
+        best = jax.lax.argmin(values, 0, jnp.int32)
+        return values[best], biases[best]
+
+
+@_pytree.record
 class Euclidean(NamedTuple):
     """The Euclidean norm with a weight per entry, `sqrt(sum_i m_i v_i^2)`.
 
@@ -326,11 +383,17 @@ class Euclidean(NamedTuple):
         return jnp.sqrt(jnp.sum(weight * rest**2)), bias
 
 
-def threshold(values: Vector, y: Vector, weight: Vector | None = None) -> Scalar:
+def threshold(
+    values: Vector,
+    y: Vector,
+    weight: Vector | None = None,
+    ceiling: Scalar | None = None,
+) -> Scalar:
     """`tau` such that `sum_i y_i w_i max(0, v_i - y_i tau) = 0`, for both classes.
 
-    The sum falls with `tau` and is piecewise linear. Newton's method finds the piece in
-    a few passes, and bisections between its steps guarantee convergence.
+    With a ceiling, no term exceeds it. The sum falls with `tau` and is piecewise
+    linear. Newton's method finds the piece in a few passes, and bisections between its
+    steps guarantee convergence.
     """
     weights = jnp.ones_like(values) if weight is None else weight
     ends = y * values
@@ -338,11 +401,45 @@ def threshold(values: Vector, y: Vector, weight: Vector | None = None) -> Scalar
 
     def excess(tau, _):
         inner = jnp.maximum(values - y * tau, 0)
-        slope = -jnp.sum(jnp.where(inner > 0, weights, 0))
+        free = inner > 0
+        if ceiling is not None:
+            free &= inner < ceiling
+            inner = jnp.minimum(inner, ceiling)
+        slope = -jnp.sum(jnp.where(free, weights, 0))
         return jnp.sum(y * weights * inner), slope, None
 
     start = jnp.clip(jnp.zeros_like(lower), lower, upper)
     return _root(excess, start, lower, upper, None)[0]
+
+
+def _find_ceiling(
+    values: Vector, y: Vector, budget: Scalar, least: Scalar
+) -> tuple[Scalar, Scalar]:
+    """The least sufficient ceiling of at least `least`, and the bias.
+
+    The shares `clip((values - y bias) / ceiling, 0, 1)` are balanced, and the sum of
+    their squares is at most the budget.
+    """
+    tiny = jnp.finfo(values.dtype).tiny
+
+    def excess(log_ceiling, _):
+        ceiling = jnp.exp(log_ceiling)
+        bias = threshold(values, y, ceiling=ceiling)
+        shares = jnp.clip((values - y * bias) / ceiling, 0, 1)
+        free, capped = (shares > 0) & (shares < 1), jnp.where(shares < 1, 0, y)
+        squares = jnp.sum(shares**2)
+        # The free shares fall, by as much more in one class as the other has capped.
+        slope = jnp.sum(capped) ** 2 / jnp.maximum(jnp.sum(free, dtype=y.dtype), 1)
+        slope = 2 * (slope - jnp.sum(jnp.where(free, shares, 0) ** 2))
+        squares = jnp.maximum(squares, tiny)
+        return jnp.log(squares / budget), slope / squares, None
+
+    lower = jnp.log(jnp.maximum(least, tiny))
+    # Sufficient for any bias, since none exceeds the largest value.
+    most = 2 * jnp.max(jnp.abs(values)) * values.shape[0] ** 0.5
+    upper = jnp.maximum(jnp.log(jnp.maximum(most, tiny)), lower)
+    ceiling = jnp.exp(_root(excess, lower, lower, upper, None)[0])
+    return ceiling, threshold(values, y, ceiling=ceiling)
 
 
 def _root(
