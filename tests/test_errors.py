@@ -228,6 +228,7 @@ ARGUMENTS = [
     ("forgetron", "shrink", ["basics"], "self-tuned ... a number, got 'basics'"),
     ("forgetron", "shrink", [0], "above 0, got 0"),
     ("forgetron", "shrink", [1.5], "at most 1, got 1.5"),
+    ("forgetron", "radius", [1.5], "None with shrink='self-tuned' ... got 1.5"),
     ("nystrom", "tolerance", [0], "above 0, got 0"),
     ("arow", "confidence", [0], "above 0, got 0"),
     ("arow", "drift", [1], "at least 0 and below 1, got 1"),

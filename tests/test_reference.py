@@ -234,6 +234,7 @@ def _cases():
     yield case("polynomial", "forgetron", "parity", kernel=normalized)
     basic = {"shrink": "basic", "weighted": True}
     yield case("basic", "forgetron", "parity", kernel=polynomial, **basic)
+    yield case("radius", "forgetron", "parity", kernel=polynomial, radius=5.0, **basic)
     yield case("fixed", "forgetron", "banana", shrink=0.95, weighted=True)
     yield with_pegasos("delayed", "digits", "delayed-project")
     margin = {"kernel": polynomial, "margin": 0.3}

@@ -67,25 +67,32 @@ def test_forgetron_bound(double):
     assert mistakes < 0.2 * len(y), "the bound should not be all that holds"
 
 
-def check_basic_rule(phi, grown, budget):
-    """The rule itself, of the paper's U, and that both of its sides were met."""
-    U = np.sqrt((budget + 1) / np.log(budget + 1)) / 4
+def check_basic_rule(phi, grown, budget, radius):
+    """The rule itself, by default of the paper's U, and both of its sides were met."""
+    paper = np.sqrt((budget + 1) / np.log(budget + 1)) / 4
+    U = radius or paper
     fixed = (budget + 1) ** (-1 / (2 * budget + 2))
     np.testing.assert_allclose(phi, np.minimum(fixed, U / grown), rtol=1e-10)
     assert 0 < np.mean(phi < fixed) < 1
-    assert bj.bounds.forgetron_norm(budget) == pytest.approx(U, rel=1e-12)
+    assert bj.bounds.forgetron_norm(budget) == pytest.approx(paper, rel=1e-12)
 
 
 @pytest.mark.parametrize(
-    ("wrong", "shrink"), [(0.1, "self-tuned"), (0.3, "self-tuned"), (0.3, "basic")]
+    ("wrong", "shrink", "radius"),
+    [
+        (0.1, "self-tuned", None),
+        (0.3, "self-tuned", None),
+        (0.3, "basic", None),
+        (0.3, "basic", 0.5),
+    ],
 )
-def test_lemmas_of_the_forgetron(wrong, shrink, double):
+def test_lemmas_of_the_forgetron(wrong, shrink, radius, double):
     """Lemma 1 for comparators of all norms allowed, and Lemma 2 with its conditions."""
     X, y, w = separable(5000, seed=1)
     random = np.random.default_rng(2)
     y = np.where(random.random(len(y)) < wrong, -y, y)
     budget, weight = 83, 15 / 32
-    given: dict[str, Any] = {"budget": budget, "shrink": shrink}
+    given: dict[str, Any] = {"budget": budget, "shrink": shrink, "radius": radius}
     state = bj.forgetron.init(bj.Linear(), num_features=4, dtype=jnp.float64, **given)
 
     def model(state):
@@ -120,8 +127,9 @@ def test_lemmas_of_the_forgetron(wrong, shrink, double):
     if shrink == "self-tuned":
         assert -np.log(phi).sum() <= allowed
     else:
-        check_basic_rule(phi, grown, budget)
-    for norm in np.linspace(0.1, 1, 4) * bj.bounds.forgetron_norm(budget):
+        check_basic_rule(phi, grown, budget, radius)
+    largest = radius or bj.bounds.forgetron_norm(budget)
+    for norm in np.linspace(0.1, 1, 4) * largest:
         # Shrinking costs where it takes the model below the norm of the comparator.
         shrunk = phi * grown
         below = np.where(grown <= norm, phi, shrunk / norm)

@@ -29,6 +29,7 @@ class State(NamedTuple):
         kept, not `M` and `Q`, since float32 cannot count beyond 2^24 mistakes.
       phi: the factor of every mistake, or None if a rule computes it.
       squared_norm: `||f||^2`, for the basic rule, otherwise None.
+      radius: the basic rule's U, or None for that of the budget.
     """
 
     algorithm: Name
@@ -40,6 +41,7 @@ class State(NamedTuple):
     num_seen: Counter
     num_mistakes: Counter
     num_updates: Counter
+    radius: Scalar | None = None
 
 
 @names_errors("forgetron.init")
@@ -50,6 +52,7 @@ def init(
     budget: ArrayLike,
     num_classes: int = 2,
     shrink: str | ArrayLike = "self-tuned",
+    radius: ArrayLike | None = None,
     capacity: int | None = None,
     dtype: DTypeLike = jnp.float32,
 ) -> State:
@@ -82,9 +85,11 @@ def init(
     ``shrink="basic"`` chooses :math:`\phi` without looking at the vector that leaves,
     on every mistake, also before the budget is full, and has the same bound:
     :math:`\phi = \min((B + 1)^{-1 / (2 B + 2)}, U / \|f'\|)` with
-    :math:`U = \frac14 \sqrt{(B + 1) / \log(B + 1)}`. A number is a fixed
-    :math:`\phi`, without a bound; 1 removes the oldest and shrinks nothing. The slack
-    is that of Lemma 2 for all rules, and may be negative for a fixed :math:`\phi`.
+    :math:`U = \frac14 \sqrt{(B + 1) / \log(B + 1)}`. A smaller U keeps the model
+    smaller, and has the bound for :math:`\|g\| \le U`; a larger one has none. A number
+    is a fixed :math:`\phi`, without a bound; 1 removes the oldest and shrinks nothing.
+    The slack is that of Lemma 2 for all rules, and may be negative for a fixed
+    :math:`\phi` or a larger U.
 
     An example of weight w enters with :math:`\sigma_t = w`, and
     :math:`M \leftarrow M + w`. The bound holds for equal weights only: a heavy example
@@ -97,6 +102,8 @@ def init(
         any kernel.
       num_classes: 2, labels -1 and +1.
       shrink: "self-tuned", "basic", or a fixed phi above 0 and at most 1.
+      radius: U of the basic rule, above 0; None for that above, which is
+        `budgetjax.bounds.forgetron_norm`.
 
     Example:
       >>> kernel = bj.Normalized(bj.Polynomial(degree=5))
@@ -122,6 +129,11 @@ def init(
         )
     sizes = num_features, budget, num_classes, capacity, dtype
     shared = init_fields("forgetron", kernel, *sizes)
+    if radius is not None:
+        if not isinstance(shrink, str) or shrink != "basic":
+            expected = f"be None with shrink={shrink!r}, as only 'basic' has a radius"
+            raise ArgumentError("radius", expected, radius)
+        radius = _checks.as_leaf("radius", radius, dtype, _checks.positive)
     phi, squared_norm = None, None
     if isinstance(shrink, str):
         if shrink not in RULES:
@@ -139,6 +151,7 @@ def init(
         slack=jnp.zeros((), dtype),
         phi=phi,
         squared_norm=squared_norm,
+        radius=radius,
     )
 
 
@@ -177,7 +190,10 @@ def update(
         size = (expansion.budget + 1).astype(c.dtype)
         most = jnp.exp(-jnp.log(size) / (2 * size))
         norm = jnp.sqrt(jnp.maximum(squared_norm, jnp.finfo(c.dtype).tiny))
-        phi = jnp.minimum(most, jnp.sqrt(size / jnp.log(size)) / (4 * norm))
+        radius = state.radius
+        if radius is None:
+            radius = jnp.sqrt(size / jnp.log(size)) / 4
+        phi = jnp.minimum(most, radius / norm)
         gone = jnp.where(full, sigma * phi, 0)
         oldest_self = state.kernel.diag(vector[None], square[None])[0]
         squared_norm = phi * phi * squared_norm + gone * (

@@ -13,10 +13,10 @@ from .maintenance import replace
 from .passes import Pass
 
 
-def run(kernel, X, y, *, budget, weights=None, shrink="self-tuned"):
+def run(kernel, X, y, *, budget, weights=None, shrink="self-tuned", radius=None):
     """One pass over binary data; a coefficient is sigma_i y_i.
 
-    `shrink` is the rule, or a fixed phi.
+    `shrink` is the rule, or a fixed phi; `radius` is U of the basic rule.
 
     An example of weight w enters with sigma = w, and M is the sum of the weights of
     the mistakes.
@@ -49,7 +49,7 @@ def run(kernel, X, y, *, budget, weights=None, shrink="self-tuned"):
             if shrink == "basic":
                 a = np.array([i.coefficients[0] for i in everyone])
                 K = support.kernel_matrix(kernel, [i.vector for i in everyone])
-                U = math.sqrt((budget + 1) / math.log(budget + 1)) / 4
+                U = radius or math.sqrt((budget + 1) / math.log(budget + 1)) / 4
                 phi = (budget + 1) ** (-1 / (2 * (budget + 1)))
                 phi = min(phi, U / math.sqrt(a @ K @ a))
             elif shrink == "self-tuned":
