@@ -7,6 +7,7 @@ import pytest
 from reference import kernel_svm, kernels
 
 import budgetjax as bj
+from budgetjax.online.maintenance import strategies
 
 D, BUDGET, ROUNDS = 3, 8, 40
 STRATEGIES = {
@@ -14,6 +15,8 @@ STRATEGIES = {
     "random": bj.RemoveRandom(),
     "merge": bj.Merge(),
     "project": bj.Project(),
+    "multi-merge": bj.MultiMerge(),
+    "unbudgeted": bj.Unbudgeted(),
 }
 
 
@@ -206,3 +209,38 @@ def test_the_objective_of_the_stream_is_bounded(classes, double):
     assert int(state.num_mistakes) <= bound
     # Not by so much that nothing could fail it.
     assert bound < 20 * float(jnp.sum(values))
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES.values(), ids=STRATEGIES)
+def test_what_a_strategy_declares_holds_for_its_wrapper(strategy):
+    wrapped = bj.Measured(strategy)
+    for name, value in vars(bj.Maintenance).items():
+        if isinstance(value, bool):
+            assert getattr(wrapped, name) == getattr(strategy, name), name
+        elif callable(value) and not name.startswith("_"):
+            # No strategy that makes room for several is taken; the others are static.
+            others = "make_room", "replace", "is_complete"
+            assert name in (*vars(bj.Measured), *others), name
+
+
+def test_a_strategy_that_refuses_raises_in_its_wrapper_too():
+    X, y = stream(2)
+    for strategy in (bj.Unbudgeted(), bj.Measured(bj.Unbudgeted())):
+        state = bj.perceptron.init(
+            bj.RBF(0.5), num_features=D, budget=3, maintenance=strategy
+        )
+        with pytest.raises(OverflowError, match="maintenance"):
+            bj.run(bj.perceptron, state, X, y.astype(np.int32))
+
+
+def test_a_strategy_that_frees_several_slots_is_refused_in_its_wrapper_too():
+    for strategy in (bj.MultiMerge(), bj.Measured(bj.MultiMerge())):
+        with pytest.raises(ValueError, match="maintenance must keep a full budget"):
+            bj.arow.init(bj.RBF(0.5), num_features=D, budget=8, maintenance=strategy)
+
+
+def test_names_of_strategies_are_public():
+    for name, kind in strategies().items():
+        assert getattr(bj, kind.__name__, kind) is kind, name
+    assert "project_and_rescale" not in strategies()
+    assert "delayed_project" in strategies()

@@ -16,14 +16,16 @@ from budgetjax.online.maintenance.strategy import Maintenance
 def strategies() -> dict[str, type[Maintenance]]:
     """Strategies by the names of estimators, such as `remove_oldest`.
 
-    These are all that need no argument: those of this package, and of
+    These are all that need no argument: the public ones, and those of
     `budgetjax.register`.
     """
-    _pytree.public_names()
+    public = _pytree.public_names()
     return {
         re.sub(r"\B(?=[A-Z])", "_", name).lower(): kind
         for name, kind in sorted(_pytree.records.items())
-        if issubclass(kind, Maintenance) and kind.is_complete()
+        if issubclass(kind, Maintenance)
+        and kind.is_complete()
+        and (name in public or not kind.__module__.startswith("budgetjax."))
     }
 
 

@@ -1,6 +1,7 @@
 """A strategy that measures the degradation by another one; see `Measured`."""
 
 import dataclasses
+from typing import Any
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Integer
@@ -19,6 +20,11 @@ def _check_immediate(name: str, strategy: Maintenance) -> None:
         raise ArgumentError(
             name, "make room for one candidate at a time", f"{strategy!r}"
         )
+
+
+def _of_strategy(name: str) -> Any:
+    """A property of a wrapper, that of its strategy."""
+    return property(lambda self: getattr(self.strategy, name))
 
 
 class Measured(Maintenance):
@@ -68,6 +74,12 @@ class Measured(Maintenance):
     degradation: Float[Array, ""] | float = 0.0
     gradient_error: Float[Array, ""] | float = 0.0
 
+    # What the strategy declares, of this one too.
+    makes_room_ahead = _of_strategy("makes_room_ahead")
+    keeps_full = _of_strategy("keeps_full")
+    merges = _of_strategy("merges")
+    inverts = _of_strategy("inverts")
+
     def start(self, kernel, expansion, seed):
         zero = jnp.zeros((), expansion.scale.dtype)
         strategy = self.strategy.start(kernel, expansion, seed)
@@ -91,6 +103,9 @@ class Measured(Maintenance):
 
     def rescale(self, factor):
         return dataclasses.replace(self, strategy=self.strategy.rescale(factor))
+
+    def count_refused(self):
+        return self.strategy.count_refused()
 
 
 def _degradation(
