@@ -290,6 +290,12 @@ def as_labelled(model: Any) -> Labelled:
     return model if isinstance(model, Labelled) else Labelled(model)
 
 
+def without_names(model: Any, X: Any) -> Any:
+    """Rows as the `Labelled` in a model takes them: an estimator may know names."""
+    convert = getattr(model, "_without_names", None)
+    return X if convert is None else convert(X)
+
+
 def add_intercept(model: Given, more: float | np.ndarray) -> Given | Labelled:
     """The model with `more` added to the scores of the model in the `Labelled`."""
     known = as_labelled(model)
@@ -652,6 +658,7 @@ def _densify(
 
 def score_rows(model: Model, X: RawRows, first_row: int = 0) -> Scores:
     """The scores of rows by a model of any kind; messages count from `first_row`."""
+    X = without_names(model, X)
     model, features = unwrap_labelled(model), num_features(model)
     if isinstance(model, Labelled):
         # Inside `jax.jit`, a model and rows that are closed over have values.

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import budgetjax as bj
 from budgetjax.estimators import (
     BudgetedKernelClassifier,
     BudgetedKernelRegressor,
@@ -34,7 +35,7 @@ def test_names_are_numbers_of_categories():
     X, _ = frame()
     found = categories.find(X)
     assert found["city"].tolist() == ["Bern", "Kyiv", "Oslo", "Rome"]
-    assert found["code"].tolist() == ["1.0", "2.0", "3.0"]
+    assert found["code"].tolist() == ["1", "2", "3"]
     numbers = categories.to_numbers(X, found)
     assert list(numbers.columns) == ["size", "city", "code"]
     known = X["city"].notna().to_numpy()
@@ -49,7 +50,8 @@ def test_names_are_numbers_of_categories():
 def test_rare_names_are_as_unseen_ones():
     names = [f"{i:03}" for i in range(categories.MOST_CATEGORIES)] * 2 + ["rare"]
     X = pandas.DataFrame({"name": names})
-    found = categories.find(X)
+    with pytest.warns(UserWarning, match=r"column 'name' has 129 .* 128 .*: 0% of"):
+        found = categories.find(X)
     assert len(found["name"]) == categories.MOST_CATEGORIES
     assert categories.to_numbers(X, found)["name"].iloc[-1] == len(found["name"])
 
@@ -108,6 +110,8 @@ def test_categories_may_be_intervals():
     assert found["size"].tolist() == ["(-1.0, 0.0]", "(0.0, 1.0]", "(1.0, 2.0]"]
     numbers = categories.to_numbers(X, found).to_numpy()
     np.testing.assert_equal(numbers[:, 0], [0, 1, 2, np.nan])
+    whole = pandas.DataFrame({"size": pandas.cut([0, 1, 2], [-1, 0, 1, 2])})
+    assert categories.to_numbers(whole, found)["size"].tolist() == [0, 1, 2]
 
 
 def test_columns_of_names_need_names_of_their_own():
@@ -131,7 +135,8 @@ def test_names_that_occur_once_have_a_metric():
     X["city"] = random.choice(CITIES[:3], 240)
     y = (X["size"] > 0) ^ (X["city"] == "Rome")
     X["number"] = [f"id{i}" for i in range(240)]
-    fitted = BudgetedKernelClassifier(20, random_state=0).fit(X, y)
+    with pytest.warns(UserWarning, match="column 'number' has 240 names"):
+        fitted = BudgetedKernelClassifier(20, random_state=0).fit(X, y)
     assert fitted.score(X, y) > 0.9
 
 
@@ -140,7 +145,281 @@ def test_numbers_have_no_categories():
     X = frame()[0][["size"]]
     assert categories.find(X) == {}
     assert categories.to_numbers(X, {}) is X
-    # Tables of Arrow are read as arrays, as before.
     table = arrow.Table.from_pandas(X)
     assert categories.find(table) == {}
     assert categories.to_numbers(table, {}) is table
+
+
+# Zones as other programs write them, in the types of NumPy, pandas, polars and Arrow.
+WAYS = {
+    "text": lambda zones: zones.astype(str),
+    "object": lambda zones: zones.astype(str).astype(object),
+    "bytes": lambda zones: zones.astype(bytes).astype(object),
+    "integers": lambda zones: zones,
+    "bytes-long": lambda zones: zones.astype(np.int8),
+    "floats": lambda zones: zones.astype(float),
+    "float32": lambda zones: zones.astype(np.float32),
+    "text-of-floats": lambda zones: zones.astype(float).astype(str),
+    "spaces": lambda zones: [f" {zone} " for zone in zones],
+    "zeros": lambda zones: [f"0{zone}" for zone in zones],
+    "category-of-texts": lambda zones: pandas.Categorical(zones.astype(str)),
+    "category": lambda zones: pandas.Categorical(zones),
+    "category-of-floats": lambda zones: pandas.Categorical(zones.astype(float)),
+    "Int64": lambda zones: pandas.array(zones, "Int64"),
+    "string": lambda zones: pandas.array(zones.astype(str), "string"),
+    "mixed": lambda zones: [zone if zone % 2 else str(zone) for zone in zones.tolist()],
+}
+OF_TRUTH = {
+    "booleans": lambda zones: zones > 0,
+    "boolean": lambda zones: pandas.array(zones > 0, "boolean"),
+    "text-of-booleans": lambda zones: (zones > 0).astype(str),
+    "true": lambda zones: np.where(zones > 0, "true", "false"),
+    "category-of-booleans": lambda zones: pandas.Categorical(zones > 0),
+}
+LIBRARIES = {
+    "pandas": lambda columns: pandas.DataFrame(columns),
+    "polars": lambda columns: pytest.importorskip("polars").DataFrame(columns),
+    "Arrow": lambda columns: pytest.importorskip("pyarrow").table(columns),
+}
+
+
+def zone_positions(values, found, library="pandas"):
+    X = LIBRARIES[library]({"zone": values, "size": np.zeros(len(values))})
+    return np.asarray(categories.to_numbers(X, found)["zone"]).tolist()
+
+
+@pytest.mark.parametrize("trained", ["text", "category", "text-of-floats", "bytes"])
+def test_a_category_is_the_same_in_every_type(trained):
+    zones = np.array([4, 1, 10, 2, 1])
+    found = categories.find(pandas.DataFrame({"zone": WAYS[trained](zones)}))
+    order = [str(one) for one in found["zone"].tolist()]
+    expected = [
+        order.index(f"{one}.0" * (".0" in order[0]) or f"{one}") for one in zones
+    ]
+    for way, write in WAYS.items():
+        assert zone_positions(write(zones), found) == expected, way
+
+
+@pytest.mark.parametrize("trained", ["text", "category", *OF_TRUTH])
+def test_a_boolean_is_the_same_in_every_type(trained):
+    bits = np.array([1, 0, 0, 1])
+    ways = WAYS | OF_TRUTH
+    found = categories.find(pandas.DataFrame({"zone": ways[trained](bits)}))
+    for way, write in ways.items():
+        # Booleans are numbers already.
+        assert zone_positions(write(bits), found) == bits.tolist(), way
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_frames_of_every_library_have_names(library):
+    zones = np.array([4, 1, 10, 2, 1])
+    texts = zones.astype(str).tolist()
+    X = LIBRARIES[library]({"zone": texts, "size": np.zeros(5)})
+    found = categories.find(X)
+    assert found["zone"].tolist() == ["1", "10", "2", "4"]
+    for values in (texts, zones, [text.encode() for text in texts]):
+        assert zone_positions(values, found, library) == [3.0, 0.0, 1.0, 2.0, 0.0]
+    gaps = zone_positions([None, *texts[1:]], found, library)
+    np.testing.assert_equal(gaps, [np.nan, 0, 1, 2, 0])
+
+
+def test_names_that_differ_stay_apart():
+    # What looks alike is the same name only where no other one is.
+    X = pandas.DataFrame({"zone": ["1", "01", "1.0", "1.10", "1.1", "true"]})
+    found = {"zone": np.array(sorted(X["zone"]))}
+    assert sorted(zone_positions(X["zone"], found)) == [0, 1, 2, 3, 4, 5]
+    assert zone_positions([1, True], found) == [found["zone"].tolist().index("1"), 6]
+    versions = {"zone": np.array(["1.1", "2"])}
+    assert zone_positions(["1.10", "2.0", 2], versions) == [2, 1, 1]
+
+
+@pytest.mark.parametrize("way", ["text", "category", "category-of-gaps"])
+def test_ids_of_64_bits_stay_apart(way):
+    ids = 10**18 + np.arange(8)
+    values = {
+        "text": ids.astype(str),
+        "category": pandas.Categorical(ids),
+        "category-of-gaps": pandas.Categorical([*ids[:7].tolist(), ids[7]]),
+    }[way]
+    found = categories.find(pandas.DataFrame({"zone": values}))
+    assert found["zone"].tolist() == ids.astype(str).tolist()
+    gaps = [*ids[:7].tolist(), None]
+    for values in (ids, ids.astype(str), pandas.array(gaps[:7] + [ids[7]], "Int64")):
+        assert zone_positions(values, found) == list(range(8))
+    for library in LIBRARIES:
+        if library != "polars" or pytest.importorskip("polars"):
+            given = pandas.array(gaps, "Int64") if library == "pandas" else gaps
+            positions = zone_positions(given, found, library)
+            np.testing.assert_equal(positions, [*range(7), np.nan])
+    # A float of theirs is none of them, as it stands for many.
+    with pytest.warns(UserWarning, match="column 'zone' has none of the names"):
+        assert zone_positions(np.tile(ids, 2).astype(float), found) == [8] * 16
+
+
+def test_numbers_of_every_size_are_names():
+    sizes = [-0.0, 0.1, 2.0**53, 1e300, -7.0, np.inf]
+    found = categories.find(pandas.DataFrame({"zone": pandas.Categorical(sizes)}))
+    assert {"0", "0.1", "-7", "1e+300", "inf"} < set(found["zone"].tolist())
+    positions = zone_positions(np.array(sizes), found)
+    assert sorted(positions) == [0, 1, 2, 3, 4, 5]
+    # The shortest digits of a float are its name, whatever its type.
+    assert zone_positions(np.array(sizes[:2], np.float32), found) == positions[:2]
+
+
+def test_models_that_wrote_whole_numbers_as_floats_read_them():
+    found = {"zone": np.array(["1.0", "2.0", "3.0"])}
+    assert (
+        zone_positions([3, 1], found) == zone_positions(["3", "1.0"], found) == [2, 0]
+    )
+
+
+def test_a_column_without_a_known_name_is_said_by_name():
+    found = {"zone": np.array(["Bern", "Rome"])}
+    for values in (["Lima", "Oslo"], ["Lima"] * 10):
+        with pytest.warns(
+            UserWarning, match=r"column 'zone' has none .* such as 'Lima'"
+        ):
+            assert zone_positions(values, found) == [2] * len(values)
+    # One new name in a few rows is no surprise.
+    assert zone_positions(["Lima"] * 3, found) == [2] * 3
+
+
+def numbers_as_text(odd, values=None):
+    random = np.random.default_rng(0)
+    numbers = random.normal(size=40).round(4) if values is None else values
+    texts = numbers.astype(str).astype(object)
+    texts[5] = odd
+    return numbers, texts
+
+
+@pytest.mark.parametrize("odd", ["?", "", "NA", "-", "unknown", "1,234", "forty", b"?"])
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_numbers_with_an_odd_text_are_numbers_with_a_gap(odd, library):
+    numbers, texts = numbers_as_text(odd)
+    if isinstance(odd, bytes):
+        texts = np.array([odd if i == 5 else t.encode() for i, t in enumerate(texts)])
+    X = LIBRARIES[library]({"size": texts.tolist()})
+    assert categories.find(X) == {}
+    with pytest.warns(UserWarning, match=r"column 'size' .* 1 of its 40 .* in row 5"):
+        found = np.asarray(categories.to_numbers(X, {})["size"])
+    numbers[5] = np.nan
+    np.testing.assert_array_equal(found, numbers)
+
+
+def test_whole_numbers_with_a_sign_of_a_gap_are_numbers():
+    numbers, texts = numbers_as_text("?", np.arange(40) % 4)
+    mixed = [one if one == "?" else float(one) for one in texts]
+    for values in (texts, mixed):
+        X = pandas.DataFrame({"size": values})
+        assert categories.find(X) == {}
+        with pytest.warns(UserWarning, match="column 'size'"):
+            found = categories.to_numbers(X, {})["size"].to_numpy()
+        np.testing.assert_array_equal(found, np.where(texts == "?", np.nan, numbers))
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        ["01", "02", "10"],
+        ["?", *(f"{i:03}" for i in range(20))],
+        ["1", "2", "3"],
+        ["12", "14a", "3"],
+        ["18", "19", "20+"],
+        ["yes", "no", "?"],
+    ],
+)
+def test_codes_stay_names(values):
+    X = pandas.DataFrame({"zone": values * 10})
+    assert categories.find(X)["zone"].tolist() == sorted(values)
+    X = pandas.DataFrame({"zone": pandas.Categorical(["1.5", "2.5", "?"])})
+    assert len(categories.find(X)["zone"]) == 3
+
+
+def test_text_in_a_column_of_numbers_is_refused_by_name():
+    X = pandas.DataFrame({"size": ["small", "large"]})
+    with pytest.raises(ValueError, match=r"numbers in column 'size', got 'small' in r"):
+        categories.to_numbers(X, {})
+
+
+def test_estimators_take_numbers_as_text():
+    random = np.random.default_rng(0)
+    X = pandas.DataFrame({"a": random.normal(size=1500), "b": random.normal(size=1500)})
+    y = np.sin(2 * X["a"]) + X["b"]
+    odd = X.astype({"a": str})
+    odd.loc[[5, 1200], "a"] = "?"
+    fitted = BudgetedKernelRegressor(60, random_state=0, gamma=1.0, penalty=10.0)
+    fitted.set_params(encode=8, learn_metric=False)
+    with pytest.warns(
+        UserWarning, match=r"column 'a' .* 1 of its 1,000 .*'\?' in row 5"
+    ):
+        fitted.fit(odd[:1000], y[:1000])
+    assert fitted.categories_ == {}
+    with pytest.warns(UserWarning, match="column 'a' .* in row 200"):
+        score = fitted.score(odd[1000:], y[1000:])
+    # One of 500 is lost: as numbers it is 0.95, as names less than 0.7.
+    assert score > 0.9
+    assert abs(score - fitted.score(X[1000:], y[1000:])) < 0.01
+    with pytest.warns(UserWarning, match="column 'a'"):
+        fitted.partial_fit(odd[:1000], y[:1000])
+
+
+@pytest.fixture(scope="module")
+def named():
+    X, y = frame(1500)
+    return BudgetedKernelClassifier(20, random_state=0).fit(X[:1100], y[:1100])
+
+
+@pytest.mark.parametrize(
+    "call", ["predict", "predict_proba", "decision_function", "score", "partial_fit"]
+)
+def test_arrays_are_refused_where_names_were_learned(named, call):
+    X, y = frame()
+    labels = [y] * (call in ("score", "partial_fit"))
+    # Numbers would be taken for positions of names.
+    for rows in (X.to_numpy(), np.zeros((400, 3)), X.to_numpy().tolist()):
+        with pytest.raises(
+            ValueError, match=r"be a data frame.* columns 'city', 'code'"
+        ):
+            getattr(named, call)(rows, *labels)
+
+
+def test_functions_take_the_names_of_an_estimator(named):
+    X, y = frame()
+    np.testing.assert_array_equal(bj.predict(named, X), named.predict(X))
+    np.testing.assert_array_equal(bj.probabilities(named, X), named.predict_proba(X))
+    with pytest.raises(ValueError, match="predict: X must be a data frame"):
+        bj.predict(named, X.to_numpy())
+    again = bj.calibrate(named, X, y)
+    numbers = categories.to_numbers(X, named.categories_)
+    np.testing.assert_array_equal(bj.predict(again, numbers), named.predict(X))
+    # An array becomes a frame, which a program that calls the model by arrays does.
+    back = pandas.DataFrame(X.to_numpy(), columns=named.feature_names_in_)
+    np.testing.assert_array_equal(named.predict(back), named.predict(X))
+
+
+def test_saved_estimators_know_a_category_in_other_types(named, tmp_path):
+    X, _ = frame()
+    bj.save(tmp_path / "model", named)
+    loaded = bj.load(tmp_path / "model")
+    texts = X.assign(code=X["code"].astype(object).astype(str).replace("nan", None))
+    np.testing.assert_array_equal(loaded.predict(texts), named.predict(X))
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_lists_are_a_column_for_each_place(library):
+    places = np.arange(12.0).reshape(4, 3)
+    X = LIBRARIES[library]({"e": places.tolist(), "size": np.zeros(4)})
+    spread = categories.spread_lists(X)
+    assert bj.raw_rows.column_names(spread) == ("e[0]", "e[1]", "e[2]", "size")
+    np.testing.assert_array_equal(np.asarray(spread)[:, :3], places)
+    plain = LIBRARIES[library]({"size": np.zeros(4)})
+    assert categories.spread_lists(plain) is plain
+
+
+@pytest.mark.parametrize(("bad", "shown"), [([1.0], "one of 1"), (None, "None")])
+def test_lists_of_other_lengths_are_refused_by_name(bad, shown):
+    X = pandas.DataFrame({"e": [[1.0, 2.0], [3.0, 4.0], bad]})
+    with pytest.raises(
+        ValueError, match=rf"lists of 2 in .* 'e', got {shown} in row 2"
+    ):
+        categories.spread_lists(X)

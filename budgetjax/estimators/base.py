@@ -15,7 +15,7 @@ from sklearn.utils.validation import (
 
 from budgetjax import _compile_cache, models
 from budgetjax._errors import ArgumentError, names_class
-from budgetjax.estimators import inputs
+from budgetjax.estimators import categories, inputs
 from budgetjax.estimators.inputs import Rows, Table, Weights
 from budgetjax.models import Labelled
 
@@ -107,6 +107,7 @@ class Estimator(BaseEstimator):
     def _validate(self, **arguments: Any) -> Any:
         """Rows as an array or a CSR matrix; with `y`, the targets too."""
         _compile_cache.cache_by_default()
+        arguments["X"] = categories.spread_lists(arguments["X"])
         arguments |= {"accept_sparse": "csr", "dtype": inputs.FLOATS}
         return validate_data(self, **arguments)
 

@@ -87,7 +87,8 @@ class BudgetedKernelClassifier(Classifier, Supervised):
         they have one scale, as those of images, and otherwise 0 or up to 5 bins, of at
         most 1,024 codes in all. Encoded rows may have missing values, NaN, and those of
         a data frame names: columns of texts, or of pandas' categories, have a code per
-        name, except for names beyond the 128 most frequent.
+        name, except for names beyond the 128 most frequent. Texts that are numbers
+        except for a few, such as "?", are numbers and missing values, with a warning.
       epochs: passes of `fit` over the rows.
       shuffle: whether each pass of `fit` has a new random order.
       capacity: slots to allocate, at least the budget; None for the budget. Programs
@@ -112,7 +113,8 @@ class BudgetedKernelClassifier(Classifier, Supervised):
       feature_importances_: the importance of each feature, if `fit` has learned a
         metric or encoded columns.
       categories_: the names in each column of names, by column; `model_` takes their
-        positions here for names, and the next number for any other.
+        positions here for names, and the next number for any other. A name is the same
+        as text, bytes, a number or a boolean; whole numbers are written without ".0".
       classes_: the labels, in order.
       n_iter_: passes over the rows.
       n_features_in_: the number of features.

@@ -199,10 +199,11 @@ class Supervised(OnlineEstimator):
         """
         X, encodes = arguments["X"], self.encode is not False
         if reset:
-            self.categories_ = categories.find(X) if encodes else {}
+            found = categories.find(categories.spread_lists(X)) if encodes else {}
+            self.categories_ = found
         else:
             encodes = isinstance(self._model.scaling, Encoding)
-        arguments["X"] = categories.to_numbers(X, self.categories_)
+        arguments["X"] = self._without_names(X) if encodes else X
         finite = "allow-nan" if encodes else True
         try:
             return super()._validate(reset=reset, ensure_all_finite=finite, **arguments)
@@ -210,6 +211,10 @@ class Supervised(OnlineEstimator):
             if not encodes and "NaN" in str(error):
                 error.add_note("encode=0 takes missing values.")
             raise
+
+    def _without_names(self, X: Any) -> Any:
+        """Rows with the numbers of their names, as `model_` takes them."""
+        return categories.to_numbers(categories.spread_lists(X), self.categories_)
 
     def _gammas(self, sample: Sample, form: Form) -> list[float | str]:
         if not is_auto(self.gamma):

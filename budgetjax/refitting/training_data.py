@@ -315,6 +315,7 @@ def _check_rows(
 ) -> tuple[np.ndarray, ...]:
     """Examples of this process after checks; messages count from `first_row`."""
     X, y, *weight = batch
+    X = models.without_names(model, X)
     state, num_features = models.unwrap(model), None
     if model is not state:
         model = models.as_labelled(model)
