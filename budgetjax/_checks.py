@@ -4,10 +4,12 @@ Only Python and NumPy numbers can be checked. A traced value (inside `jit` or `v
 has no value yet, so these functions let it through.
 """
 
+import contextlib
 import importlib
 import math
 import numbers
 import os
+import pathlib
 from collections.abc import Callable, Iterator, Mapping
 from types import ModuleType
 from typing import Any, TypeVar
@@ -25,6 +27,28 @@ Value = TypeVar("Value")
 
 # Allocations up to this many bytes are not checked.
 CHECK_FROM_BYTES = 2**26
+# The control groups of this process; and, by version, the folder of their memory, the
+# files with the limit and what is used, and the entry of the caches in it that the
+# system frees.
+PROCESS_GROUPS = pathlib.Path("/proc/self/cgroup")
+MEMORY_FILES = {
+    "": (
+        *(pathlib.Path("/sys/fs/cgroup"), "memory.max"),
+        *("memory.current", "inactive_file "),
+    ),
+    "memory": (
+        *(pathlib.Path("/sys/fs/cgroup/memory"), "memory.limit_in_bytes"),
+        *("memory.usage_in_bytes", "total_inactive_file "),
+    ),
+}
+# What helps where a size is too large.
+MEMORY_ADVICE = {
+    "budget": "a smaller one often predicts as well",
+    "num_features": "select or hash them to fewer, or take a linear solver, such as "
+    "budgetjax.mpu, which keeps sparse rows sparse",
+    "num_classes": "lower budget, or take one model per class",
+    "num_outputs": "lower budget, or take one model per output",
+}
 # The extra of budgetjax that installs an optional module.
 EXTRAS = {
     "click": "cli",
@@ -302,39 +326,105 @@ def size(name: str, value: object, *, at_least: int = 1) -> int:
 
 
 def memory() -> float:
-    """Bytes of memory of the first device; infinite if unknown."""
+    """Bytes of memory of the first device that are free; infinite if unknown."""
     known = jax.local_devices()[0].memory_stats()
     if known and "bytes_limit" in known:
-        return known["bytes_limit"]
+        return known["bytes_limit"] - known.get("bytes_in_use", 0)
     return host_memory()
 
 
 def host_memory() -> float:
-    """Bytes of memory of this computer; infinite if unknown."""
-    try:
+    """Bytes of memory that this process may still take; infinite if unknown.
+
+    They are those that the computer has, and the limits of its control groups, such as
+    those of a container or of a job, leave.
+    """
+    return min(_free_memory(), *_free_in_groups(), float("inf"))
+
+
+def _free_memory() -> float:
+    """Bytes of memory that no process uses, and that the system would free."""
+    with contextlib.suppress(OSError, StopIteration):
+        lines = pathlib.Path("/proc/meminfo").read_text().splitlines()
+        line = next(line for line in lines if line.startswith("MemAvailable:"))
+        return 1024.0 * int(line.split()[1])
+    with contextlib.suppress(AttributeError, ValueError, OSError):
         return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
-    except (AttributeError, ValueError, OSError):
-        return float("inf")
+    return float("inf")
 
 
-def check_memory(capacity: int, arrays: object, models: int = 1) -> None:
-    """Raises if arrays for the slots of models are larger than the memory.
+def _free_in_groups() -> list[float]:
+    """Bytes that each control group of Linux above this process leaves."""
+    found: list[float] = []
+    try:
+        groups = PROCESS_GROUPS.read_text().splitlines()
+    except OSError:
+        return found
+    for group in groups:
+        _, controllers, path = group.split(":", 2)
+        if controllers not in MEMORY_FILES:
+            continue
+        root, limit, used, reclaimable = MEMORY_FILES[controllers]
+        # A container sees its own group at the root, whatever it is called outside.
+        for folder in {root, *(root / path[1:] / "x").parents} - {*root.parents}:
+            with contextlib.suppress(OSError, ValueError, StopIteration):
+                most = int((folder / limit).read_text())
+                lines = (folder / "memory.stat").read_text().splitlines()
+                line = next(line for line in lines if line.startswith(reclaimable))
+                taken = int((folder / used).read_text()) - int(line.split()[1])
+                found.append(float(max(0, most - taken)))
+    return found
 
-    `arrays` is a tree of `jax.ShapeDtypeStruct`, or of anything with shape and dtype.
+
+def check_memory(
+    sizes: Mapping[str, object], needed: int, arrays: str, advice: str = ""
+) -> None:
+    """Raises if arrays are larger than the memory that is free.
+
+    Args:
+      sizes: the arguments that decide the number of bytes, the one to name first.
+      needed: the number of bytes.
+      arrays: what they are for, as "of arrays".
+      advice: what else a user may do.
+    """
+    # Asking the system takes longer than making small arrays.
+    if needed <= CHECK_FROM_BYTES or needed <= (available := memory()):
+        return
+    (name, value), *others = sizes.items()
+    more = "".join(f", {name}={_with_commas(value)}" for name, value in others)
+    wanted = f"be one whose arrays fit into memory, {available / 2**30:,.1f} GiB"
+    got = f"{_with_commas(value)}{more}, with {needed / 2**30:,.1f} GiB {arrays}"
+    raise ArgumentError(name, wanted, got).advised(advice)
+
+
+def _with_commas(value: object) -> str:
+    return f"{value:,}" if isinstance(value, int | float) else str(value)
+
+
+def check_arrays(sizes: Mapping[str, int], arrays: object, models: int = 1) -> None:
+    """Raises if arrays, of each of several models, are larger than the memory.
+
+    Args:
+      sizes: the sizes of a model by the names of arguments. An error is about the
+        largest one among the lengths of the largest array.
+      arrays: a tree of `jax.ShapeDtypeStruct`, or of anything with shape and dtype.
+      models: the number of models.
     """
     leaves = jax.tree.leaves(arrays)
     numbers = [leaf.dtype.itemsize * math.prod(leaf.shape) for leaf in leaves]
     needed = models * sum(numbers)
-    # Asking the system takes longer than making small arrays.
-    if needed > CHECK_FROM_BYTES and needed > (available := memory()):
-        largest = max(leaves, key=lambda leaf: math.prod(leaf.shape))
-        many = f" in each of {models:,} models" if models > 1 else ""
-        wanted = f"be one whose arrays fit into memory, {available / 2**30:,.1f} GiB"
-        got = (
-            f"{capacity:,}{many}, with {needed / 2**30:,.1f} GiB of arrays, the "
-            f"largest of shape {largest.shape}"
-        )
-        raise ArgumentError("budget", wanted, got)
+    largest = max(leaves, key=lambda leaf: math.prod(leaf.shape))
+    # A support set has a spare row.
+    lengths = {*largest.shape, *(length - 1 for length in largest.shape)}
+    named = [name for name, size in sizes.items() if size in lengths] or [*sizes]
+    name = max(named, key=sizes.__getitem__)
+    first = {name: sizes[name]} | ({"models": models} if models > 1 else {})
+    check_memory(
+        first | sizes,
+        needed,
+        f"of arrays, the largest of shape {largest.shape}",
+        "run fewer models at once" if models > 1 else MEMORY_ADVICE[name],
+    )
 
 
 def float_dtype(dtype: DTypeLike) -> np.dtype:

@@ -67,8 +67,8 @@ def double():
 # to it for all learners, and `test_stream.py` in streams.
 PLAIN_LOOPS = re.compile(
     "test_(additions|additions_formats|bad_data|categories|cli|compress"
-    "|encoded_estimators|encoded_models|errors|estimators|export|learners|merge_models"
-    "|metric|model_files|models|one_class|own_algorithm|persist|plots|probabilities"
+    "|encoded_estimators|encoded_models|errors|estimators|export|learners|memory"
+    "|merge_models|metric|model_files|models|one_class|own_algorithm|persist|plots|probabilities"
     "|refit|river|states|targets)"
 )
 

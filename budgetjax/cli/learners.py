@@ -125,9 +125,9 @@ def init_model(what: str, init: Callable[[], State], more: int = 0) -> State:
 
 
 def check_memory(what: str, needed: int) -> None:
-    """Raises if the computer has less memory."""
+    """Raises if less memory is free."""
     if needed > (memory := _checks.host_memory()):
         raise MemoryError(
-            f"{what}, which needs {needed / 2**30:,.1f} GiB; this computer has "
-            f"{memory / 2**30:,.1f} GiB"
+            f"{what}, which needs {needed / 2**30:,.1f} GiB; "
+            f"{memory / 2**30:,.1f} GiB are free"
         )

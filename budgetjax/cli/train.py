@@ -28,7 +28,7 @@ from budgetjax.losses import Loss
 from budgetjax.online import driver
 from budgetjax.online.algorithm import Algorithm
 from budgetjax.online.state import OnlineState
-from budgetjax.refitting import held_out, refit
+from budgetjax.refitting import held_out, newton, refit
 from budgetjax.saving import model_files
 from budgetjax.stream.batches import Batches, rows_per_batch
 from budgetjax.stream.fit import fit_stream
@@ -115,8 +115,8 @@ def train_online(job: Job) -> StreamModel:
     source, about, training = job.source, job.about, job.training
     chosen = job.choice(refits=training.refit)
     budget = training.budget
-    # A refit holds the kernel matrix, its eigenvectors, and their product.
-    matrices = 3 * 4 * (budget + 1) ** 2 if training.refit else 0
+    # How many columns and penalties a refit has is not known yet.
+    matrices = newton.count_bytes(budget + 1, 1, 4) if training.refit else 0
     learners.check_memory(f"for --budget {budget}", matrices)
     columns = encoding_choice.choose(job, chosen.algorithm)
     codes, gamma = columns.encoding, float(np.asarray(columns.kernel.gamma))

@@ -40,7 +40,8 @@ class BudgetedKernelClassifier(Classifier, Supervised):
     another folder, or is `off`.
 
     Args:
-      budget: the maximum number of support vectors.
+      budget: the maximum number of support vectors. Beyond the number of rows it costs
+        nothing.
       algorithm: the name of an online algorithm of budgetjax, or of
         `budgetjax.register`, such as "sgd"; "forgetron" is for two classes only. None
         is "pegasos" with a refit, after which it is as good as "arow", and without one

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
+import jax
 import numpy as np
 from jaxtyping import Float, Int, Shaped
 from sklearn.utils import check_random_state
@@ -17,12 +18,13 @@ from budgetjax.estimators.inputs import EncodedRows, Features, RandomState, Rows
 from budgetjax.kernels import Kernel
 from budgetjax.models import Labelled
 from budgetjax.online import driver, registry
-from budgetjax.online.algorithm import average_iterates
+from budgetjax.online.algorithm import Algorithm, average_iterates
 from budgetjax.online.choices import Choice
+from budgetjax.online.fourier import fourier
 from budgetjax.online.maintenance import Maintenance
-from budgetjax.online.state import OnlineState
+from budgetjax.online.state import OnlineState, with_room
 from budgetjax.raw_rows import pad_rows
-from budgetjax.refitting import held_out, training_data
+from budgetjax.refitting import held_out, newton, training_data
 from budgetjax.stream.batches import Batches
 from budgetjax.stream.reservoir import Reservoir, default_size
 
@@ -31,6 +33,8 @@ FEWEST_TO_REFIT = 256
 # The maximum number of rows to stream before it is known that there is no metric, which
 # comes with the vectors of a fold. Fewer rows may have rivals, which stream them all.
 FIRST_ROWS = held_out.FEW
+# A stream has at least so many slots, up to the budget, and doubles them.
+FEWEST_SLOTS = 1024
 # `fit` streams up to this many rows as a refit does its folds, by a program that is
 # compiled more quickly. Longer blocks save at most 5 microseconds per row.
 FEW_TO_STREAM = 50_000
@@ -173,6 +177,10 @@ class OnlineEstimator(Estimator):
         """Whether a part of the rows is streamed, as a metric may be learned."""
         return False
 
+    def _count_penalties(self, rows: int) -> int:
+        """The number of penalties to choose from for this number of rows."""
+        return 1
+
     def _refit(
         self,
         streamed: list[Streamed],
@@ -270,9 +278,16 @@ class OnlineEstimator(Estimator):
         rows = inputs.encode_rows(X, form.encoding, form.width)
         sample = Sample(rows)
         model, *rivals = (
-            self._init(sample, form.encoding, labels, gamma, seed, refits=refits)
+            self._init(
+                *(sample, form.encoding, labels, gamma, seed, X.shape[0] * self.epochs),
+                refits=refits,
+            )
             for gamma in self._gammas(sample, form)
         )
+        if refits:
+            # Before a long stream, not after it.
+            penalties = self._count_penalties(int(np.count_nonzero(weights)))
+            newton.check_memory(model.model, penalties)
         targets = models.encode_targets(model, y)
         examples = Examples(rows, inputs.origin(model), targets, weights)
         return Streamed(form, model, examples, [rival.model for rival in rivals])
@@ -295,7 +310,7 @@ class OnlineEstimator(Estimator):
             sample = Sample(rows)
             gamma, *_ = self._gammas(sample, form)
             model = self._init(
-                *(sample, form.encoding, labels, gamma, seed),
+                *(sample, form.encoding, labels, gamma, seed, room_for(len(y))),
                 refits=refits,
                 more_to_come=True,
             )
@@ -310,6 +325,7 @@ class OnlineEstimator(Estimator):
             reservoir = empty if refits else None
         else:
             model, reservoir = self._model, self._reservoir
+            model = self._with_room(model, len(y))
             rows = inputs.encode_rows(X, model.scaling)
         examples = Examples(rows, inputs.origin(model), targets, weights)
         state = learn(model.model, examples, np.arange(len(y)))
@@ -333,11 +349,15 @@ class OnlineEstimator(Estimator):
         labels: Labelled,
         gamma: float | str,
         seed: int,
+        most_rows: int,
         *,
         refits: bool,
         more_to_come: bool = False,
     ) -> Labelled:
-        """A model with an empty state."""
+        """A model with an empty state, for at most so many rows.
+
+        More support vectors than rows need no memory.
+        """
         algorithm, arguments, _ = self._choose(labels, seed, refits=refits)
         kernel = inputs.kernel_of(self.kernel, gamma, sample, more_to_come=more_to_come)
         origin = inputs.origin_of(None if codes else kernel, sample)
@@ -346,7 +366,7 @@ class OnlineEstimator(Estimator):
         state = algorithm.init(
             kernel,
             num_features=sample.rows.shape[1],
-            budget=self.budget,
+            budget=self._limit_budget(algorithm, arguments, most_rows),
             capacity=self.capacity,
             dtype=inputs.dtype_of(sample.rows),
             **arguments,
@@ -358,6 +378,42 @@ class OnlineEstimator(Estimator):
             scaling=codes or inputs.translation(origin),
             feature_names=inputs.names_of(self),
         )
+
+    def _limit_budget(
+        self, algorithm: Algorithm, arguments: dict[str, Any], most_rows: int
+    ) -> int:
+        """The budget, or the number of support vectors that so many rows may become.
+
+        Random features are no rows, and slots that a user asks for stay.
+        """
+        budget = self.budget
+        counts = isinstance(budget, int | np.integer) and self.capacity is None
+        if not counts or algorithm is fourier:
+            return budget
+        landmarks = arguments.get("landmarks")
+        return min(budget, max(most_rows, 0 if landmarks is None else len(landmarks)))
+
+    def _with_room(self, model: Labelled, more: int) -> Labelled:
+        """The model with slots for more rows, up to the budget."""
+        state, labels = model.model, model
+        slots = len(state.expansion.ages) - 1
+        rows = int(state.num_seen) + more
+        if rows <= slots:
+            return model
+        refits = self._check_refit(models.num_features(state))
+        algorithm, arguments, _ = self._choose(labels, 0, refits=refits)
+        budget = self._limit_budget(algorithm, arguments, room_for(rows))
+        is_same = state.algorithm.value == algorithm.name
+        if not is_same or self.capacity is not None or budget <= slots:
+            return model
+        vectors = state.expansion.vectors
+        sizes = {"num_features": vectors.shape[1], "dtype": vectors.dtype}
+        like = algorithm.init(state.kernel, budget=budget, **sizes, **arguments)
+        like = self._set_loss(like, labels)
+        if jax.tree.structure(like) != jax.tree.structure(state):
+            # The estimator has other parameters by now.
+            return model
+        return model._replace(model=with_room(state, like))
 
     def _replay(self, model: Labelled, sample: Reservoir) -> Labelled:
         """The model after a replay of the sample, in random order, and the refit."""
@@ -397,6 +453,11 @@ def learn(
         )
         report(f"{int(state.expansion.num_active)} vectors", len(numbers))
     return state
+
+
+def room_for(rows: int) -> int:
+    """The slots of a stream of so many rows so far, of few sizes for few programs."""
+    return max(FEWEST_SLOTS, 1 << (rows - 1).bit_length())
 
 
 def spread_rows(

@@ -140,6 +140,9 @@ class Supervised(OnlineEstimator):
                 raise ArgumentError(name, wanted, f"{getattr(self, name)!r}")
         return refits
 
+    def _count_penalties(self, rows: int) -> int:
+        return len(self._penalties(rows))
+
     def _penalties(self, rows: int) -> Shaped[np.ndarray, " penalties"]:
         """The penalties to choose from for this number of rows."""
         automatic = is_auto(self.penalty)

@@ -1,5 +1,6 @@
 """The record of an online algorithm: pure functions over its state."""
 
+import contextlib
 import dataclasses
 import functools
 from collections.abc import Callable
@@ -227,8 +228,9 @@ class Algorithm(Generic[Arguments, State]):
     A conservative algorithm defines `violates` and `update`; an algorithm that changes
     its model in every round defines its own `block`.
 
-    Every `init` raises a `ValueError` that names the invalid argument. It takes the
-    kernel and those of the following arguments that apply:
+    Every `init` raises a `ValueError` that names the invalid argument, also where the
+    arrays of a model would not fit into the memory that is free. It takes the kernel
+    and those of the following arguments that apply:
 
     * `num_features`: d, the length of an example.
     * `budget`: B, the maximum number of support vectors; may be traced if `capacity` is
@@ -298,6 +300,9 @@ class Algorithm(Generic[Arguments, State]):
     restart: Callable[[State], State] | None = restart
     no_update_above: Callable[[State], float] | None = None
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "init", _count_first(self.name, self.init))
+
     def __repr__(self) -> str:
         return f"Algorithm({self.name!r})"
 
@@ -348,6 +353,34 @@ class Algorithm(Generic[Arguments, State]):
         state, scores = self.block(self, *given, axis)
         # Afterwards, as it then joins the writes of the last edits.
         return rebase_clock(state), scores
+
+
+def _count_first(
+    name: str, init: Callable[Arguments, State]
+) -> Callable[Arguments, State]:
+    """An `init` that counts the bytes of a large state before it allocates any."""
+
+    @functools.wraps(init)
+    def counted(*args: Arguments.args, **kwargs: Arguments.kwargs) -> State:
+        names = "budget", "capacity", "num_features", "num_classes", "num_outputs"
+        known = {key: kwargs[key] for key in names if key in kwargs}
+        sizes = {
+            key: int(one)
+            for key, one in known.items()
+            if isinstance(one, int | np.integer)
+        }
+        rows = sizes.pop("capacity", 0) or sizes.get("budget", 0)
+        # A learner may hold a few numbers per pair of support vectors. Small states
+        # skip the slow tracing.
+        if 8 * rows * (rows + sum(sizes.values())) > _checks.CHECK_FROM_BYTES:
+            # One that needs the values of its arrays cannot be counted.
+            with contextlib.suppress(jax.errors.JAXTypeError):
+                arrays = jax.eval_shape(functools.partial(init, *args, **kwargs))
+                with names_errors(f"{name}.init"):
+                    _checks.check_arrays(sizes | {"budget": rows}, arrays)
+        return init(*args, **kwargs)
+
+    return counted
 
 
 @functools.partial(jax.jit, static_argnums=0, inline=True)

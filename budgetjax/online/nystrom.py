@@ -92,9 +92,7 @@ def init(
     )
     _checks.check_invertible_dtype(dtype)
     rows = shared["expansion"].ages.shape[0]
-    matrix = jax.ShapeDtypeStruct((rows, rows), dtype)
-    _checks.check_memory(rows - 1, matrix)
-    root = jnp.zeros(matrix.shape, dtype)
+    root = jnp.zeros((rows, rows), dtype)
     if landmarks is not None:
         shared["expansion"], basis = span.with_landmarks(
             shared["kernel"], shared["expansion"], landmarks

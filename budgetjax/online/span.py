@@ -70,8 +70,6 @@ class Span(NamedTuple):
 def empty(rows: int, dtype, *, per_slot: int = 1) -> Span:
     """The span of no vectors, with one or more rows per slot of a support set."""
     size = per_slot * rows
-    matrix = jax.ShapeDtypeStruct((size, size), dtype)
-    _checks.check_memory(rows - 1, (matrix, matrix))
     gram, root = (jnp.zeros((size, size), dtype) for _ in range(2))
     return Span(gram, jnp.zeros((size,), dtype), root, jnp.zeros((), jnp.int32))
 

@@ -64,3 +64,29 @@ def resize(state: State, like: OnlineState) -> State:
     # Random features fill new columns with values.
     squares = np.sum(np.square(np.asarray(new.expansion.vectors)), axis=1)
     return new._replace(expansion=new.expansion._replace(squares=jnp.array(squares)))
+
+
+def with_room(state: State, like: OnlineState) -> State:
+    """A copy of a state with the slots and the budget of an empty one of its kind.
+
+    That has at least as many slots. If the state has not been full yet, the copy goes
+    on as if it had had them from the start.
+    """
+    rows = len(state.expansion.ages)
+
+    def widen(old: Array, new: Array) -> Array:
+        if old.shape == new.shape:
+            return old
+        # All but the spare row; some arrays have several numbers per slot.
+        part = tuple(
+            slice(size if size == most else size // rows * (rows - 1))
+            for size, most in zip(old.shape, new.shape, strict=True)
+        )
+        # In NumPy, since JAX would compile a program for every shape.
+        wide = np.array(new)
+        wide[part] = np.asarray(old)[part]
+        return jnp.array(wide)
+
+    new = jax.tree.map(widen, state, like)
+    budget = like.expansion.budget
+    return new._replace(expansion=new.expansion._replace(budget=budget))

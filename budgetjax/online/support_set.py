@@ -10,6 +10,7 @@ a conditional write would have to read the old row.
 """
 
 import functools
+import math
 import operator
 from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeVar
@@ -37,6 +38,8 @@ NOWHERE = -1
 SMALLEST_EIGENVALUE = 1e-6
 # Stored coefficients are multiplied only if the scale falls below this value.
 SMALLEST_SCALE = 2.0**-20
+# Arrays of more numbers are filled on the device, by a program of their own.
+LARGE = 2**22
 
 
 @_pytree.record
@@ -226,11 +229,10 @@ def empty(
     budget, capacity = _budget_and_capacity(budget, capacity)
     columns = num_columns if average is None else 2 * num_columns
     rows = capacity + 1
-    shapes = (rows, features), (rows, columns)
-    arrays = [jax.ShapeDtypeStruct(shape, dtype) for shape in shapes]
-    _checks.check_memory(capacity, arrays)
 
     def filled(*shape: int, value: int = 0, dtype: DTypeLike = dtype) -> jax.Array:
+        if math.prod(shape) > LARGE:
+            return jnp.full(shape, value, dtype)
         return _checks.to_device(np.full(shape, value, dtype), dtype)
 
     return Expansion(
@@ -252,6 +254,7 @@ def _budget_and_capacity(
     known = _checks.concrete(budget)
     if capacity is not None:
         capacity = _checks.size("capacity", capacity)
+        _checks.scalar_integer("capacity", capacity)
     if known is None:
         _checks.scalar_integer("budget", budget)
         if capacity is None:
@@ -268,6 +271,7 @@ def _budget_and_capacity(
             f"shape {known.shape}; sweep budgets by jax.vmap over init, with capacity=",
         )
     size = _checks.size("budget", known.item())
+    _checks.scalar_integer("budget", size)
     if capacity is not None and size > capacity:
         raise ArgumentError("budget", f"be at most the capacity {capacity}", size)
     return budget, capacity or size

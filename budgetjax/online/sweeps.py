@@ -229,8 +229,9 @@ class Grid(NamedTuple):
             values = [column[i] for column in self.columns]
             one = jax.eval_shape(functools.partial(with_values, *values))
         if isinstance(one, OnlineState):
-            capacity = one.expansion.ages.shape[0] - 1
-            _checks.check_memory(capacity, one, len(self.columns[0]))
+            rows, features = one.expansion.vectors.shape
+            sizes = {"budget": rows - 1, "num_features": features}
+            _checks.check_arrays(sizes, one, len(self.columns[0]))
         return jax.vmap(with_values)(*self.columns)
 
     @names_errors("Grid.table")

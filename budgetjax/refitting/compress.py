@@ -97,6 +97,13 @@ def compress(
     if len(X) <= budget:
         return given
     coefficients = coefficients.reshape(len(X), -1)
+    _checks.check_memory(
+        {"budget": budget, "vectors": len(X)},
+        # A step holds kernel rows, their slopes and factors.
+        4 * budget * (len(X) + budget) * X.dtype.itemsize,
+        "of kernel rows",
+        "lower it, or prune the model first",
+    )
     with _progress.progress_bar("compress", progress, "steps", steps) as report:
         values = models.values_at_vectors(given).reshape(coefficients.shape)
         chosen = np.asarray(_choose_vectors(kernel, X, values, budget))

@@ -40,7 +40,7 @@ import numpy as np
 import scipy.linalg
 from jaxtyping import Array, Float, PyTree
 
-from budgetjax import _half_precision, losses
+from budgetjax import _checks, _half_precision, losses
 from budgetjax._sharding import Shards
 from budgetjax.kernels import Kernel, Mapped
 from budgetjax.refitting import training_data
@@ -116,14 +116,25 @@ def init_map(
     is_small = problem.of_codes and len(vectors) <= FEW_VECTORS
     widest = WIDEST_OF_CODES if is_small else WIDEST
     rank = min(width, widest) if isinstance(form, bool | str) else form
-    if width - problem.padding <= rank:
+    is_full = width - problem.padding <= rank
+    _checks.check_memory(
+        {"num_features": width, "budget": len(vectors), "rank": rank},
+        # The map and the vectors, with slopes and the memory of Adam; the covariance.
+        8 * dtype.itemsize * rank * (width + len(vectors))
+        + (not is_full) * 24 * width**2,
+        "for a metric",
+        "select or hash them to fewer, or take learn_metric=False",
+    )
+    if is_full:
         return np.eye(width, rank, dtype=dtype)
+    every = -(
+        -training_data.count_rows(problem.blocks(), np.count_nonzero) // DIRECTIONS_OF
+    )
     given, shards = [], Shards()
     for block in problem.blocks():
         shards = block.shards
-        given.append(block.X[block.weights > 0])
-    every = -(-int(shards.total(sum(map(len, given)))) // DIRECTIONS_OF)
-    rows = np.concatenate([X[::every] for X in given])
+        given.append(block.X[block.weights > 0][::every])
+    rows = np.concatenate(given)
     some = problem.features(rows).astype(np.float64)
     # The examples of other processes stay there.
     mean = shards.total(np.sum(some, axis=0)) / (number := shards.total(len(some)))

@@ -26,11 +26,12 @@ import numpy as np
 from jax.tree_util import Partial
 from jaxtyping import Array, Float, Integer, PyTree
 
-from budgetjax import encoding, kernels
+from budgetjax import _checks, encoding, kernels
 from budgetjax._sharding import Shards
 from budgetjax.kernels import Kernel
 from budgetjax.online import support_set
 from budgetjax.online.support_set import Expansion
+from budgetjax.refitting import training_data
 from budgetjax.refitting.training_data import Block
 
 # The number of examples whose outer products one matrix product sums.
@@ -46,6 +47,8 @@ RIDGE = 1e-6
 STEPS, SETTLED = 8, 1e-2
 # The maximum number of passes over data that are read again.
 MAX_PASSES = 100
+# The matrices that LAPACK holds for eigenvectors or a step, beside the Hessians.
+MATRICES = 6
 # A step counts as a descent if the value rises by at most this fraction of its terms.
 ROUNDING = 1e-7
 
@@ -291,6 +294,27 @@ def moments(
         rows += block.weights.shape[0]
     gram, products = (np.asarray(one) for one in shards.sum(sums))
     return gram, products, int(shards.total(rows))
+
+
+def check_memory(state: Any, penalties: int = 1) -> None:
+    """Raises if the matrices of a refit of a state are larger than the memory."""
+    expansion = state.expansion
+    rows, columns = len(expansion.vectors), expansion.num_columns
+    _checks.check_memory(
+        {"budget": rows - 1, "columns": columns, "penalties": penalties},
+        count_bytes(rows, columns * penalties, expansion.vectors.dtype.itemsize),
+        "for the matrices of a refit, one per column and penalty",
+        "lower it, or take one penalty, or no refit",
+    )
+
+
+def count_bytes(rows: int, problems: int, itemsize: int) -> int:
+    """The bytes of the matrices of a refit.
+
+    They are the Hessian of every problem, six for a kernel matrix and its eigenvectors,
+    and the features of a block.
+    """
+    return itemsize * rows * ((problems + MATRICES) * rows + 2 * training_data.BLOCK)
 
 
 def least_squares(

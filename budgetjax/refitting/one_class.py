@@ -102,6 +102,7 @@ def one_class(
     read, _, coder = training_data.read_examples(
         takes, rows, targets, weight, of_labels=False
     )
+    newton.check_memory(inner)
     root = jax.jit(algorithm.basis)(inner)
     basis = Basis(inner.kernel, inner.expansion, root, coder=coder)
     coefficients, inverse = _fit_ones(basis, read(), penalty)

@@ -265,6 +265,8 @@ def start_refit(
     if calibrates and models.is_regressor(inner):
         raise ArgumentError("calibrate", "be False for a regressor", "True")
     _checks.positive("tolerance", tolerance)
+    penalties = _check_penalties(penalty, models.dtype_of(inner))
+    newton.check_memory(inner, len(penalties))
     others = _check_rivals(rivals, inner)
     read = functools.partial(training_data.read_examples, model, X, y, weight)
     problem = _pose_problem(
@@ -274,7 +276,7 @@ def start_refit(
         loss=function,
         # A solver's vectors are rows of the data, which no label has changed.
         streams=not of_solver,
-        penalties=_check_penalties(penalty, models.dtype_of(inner)),
+        penalties=penalties,
         moves=moves,
         form=learn_metric,
         calibrates=calibrates,

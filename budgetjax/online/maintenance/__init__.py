@@ -3,7 +3,6 @@
 import re
 from typing import Any
 
-import jax
 from jax.typing import ArrayLike
 
 from budgetjax import _checks, _pytree
@@ -49,10 +48,4 @@ def init_maintenance(
                 "maintenance", "be a strategy such as RemoveOldest()", f"{strategy!r}"
             )
         seed = _checks.seed(seed)
-        rows = expansion.ages.shape[0]
-        if rows * rows > _checks.CHECK_FROM_BYTES // 8:
-            # Checked before a matrix of all pairs is allocated. Small ones skip the
-            # slow tracing.
-            arrays = jax.eval_shape(strategy.start, kernel, expansion, seed)
-            _checks.check_memory(rows - 1, arrays)
     return strategy.start(kernel, expansion, seed)

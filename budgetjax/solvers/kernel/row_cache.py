@@ -110,6 +110,12 @@ def init_rows(
         size = int(cache_size * MEBIBYTE / (X.dtype.itemsize * n))
     complete = size >= n and (cache_size is None or n <= AFFORDABLE_EXAMPLES)
     size = min(n, max(size, 2 * batch_size))
+    _checks.check_memory(
+        {"cache_size": cache_size, "rows": n, "batch_size": batch_size},
+        (n if complete else size) * n * X.dtype.itemsize,
+        "of kernel rows",
+        "lower cache_size, or learn from fewer rows or by an online learner",
+    )
     made = _allocate(kernel, X, digest, batch_size, None if complete else size)
     diagonal = _checks.concrete(made.diagonal)
     if diagonal is not None and not np.all(np.isfinite(diagonal)):

@@ -145,6 +145,14 @@ def prepare(state: LinearState, X: RawRows, y: ArrayLike) -> tuple[Rows, Vector]
         return _sparse_patterns(rows, y, problem), y
     if problem.kernel is None:
         return DenseRows(_dense_patterns(rows.values, y, problem.constant)), y
+    n, itemsize = rows.shape[0], rows.values.dtype.itemsize
+    _checks.check_memory(
+        {"the number of rows": n},
+        # The matrix and its product with the signs.
+        2 * n * n * itemsize,
+        "of kernel values of all pairs",
+        "learn from fewer rows, or by budgetjax.smo or an online learner",
+    )
     gram = problem.kernel.gram(rows.values, rows.values)
     if problem.constant is not None:
         gram += jnp.square(problem.constant).astype(gram.dtype)
