@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 from jax.typing import ArrayLike, DTypeLike
-from jaxtyping import Array, Float, Shaped
+from jaxtyping import Array, Bool, Float, Shaped
 
 from budgetjax import _checks
 from budgetjax._errors import ArgumentError, names_errors
@@ -108,6 +108,11 @@ class Kernel(Parameters, abstract=True):
         return False
 
     @property
+    def shifts(self) -> bool:
+        """Whether rows and vectors may be shifted alike: both are in one space."""
+        return self.stationary
+
+    @property
     def gaussian(self) -> bool:
         """Whether it is `exp(-||A (x - z)||^2)`, so that vectors can be merged."""
         return False
@@ -157,21 +162,76 @@ class Kernel(Parameters, abstract=True):
         return Product(self, other) if isinstance(other, Kernel) else NotImplemented
 
 
+# Points so many widths of a kernel from 0 are far: in float32 the rounding of `||x||^2`
+# then changes kernel values by 1e-5.
+FAR = 8
+# Evenly spaced rows whose median of medians is an origin.
+MEDIANS = 3
+
+
+def origin_of(
+    kernel: Kernel, X: Float[Array, "n d"], present: Bool[Array, " n"] | None = None
+) -> Float[Array, " d"]:
+    """The origin to subtract from rows before distances are computed from products.
+
+    Distances by `||x||^2 + ||z||^2 - 2 x.z` lose digits far from 0. The origin is in
+    the middle of some of the rows, those that are `present`, if the kernel is
+    stationary and the middle is far from 0 in widths of the kernel; otherwise it is 0,
+    which changes no bit of a row. Its coordinates are those of rows, so subtracting it
+    from rows nearby is exact; a single outlier does not move it. O(d).
+    """
+    n, zeros = X.shape[0], jnp.zeros(X.shape[1], X.dtype)
+    if not kernel.shifts or n == 0:
+        return zeros
+    first = X[0]
+    if present is not None:
+        first = X[jnp.argmax(present)]
+    middle = first
+    if n > 1:
+        some = np.linspace(0, n - 1, MEDIANS**2).astype(np.int32)
+        rows = X[some]
+        if present is not None:
+            rows = jnp.where(present[some, None], rows, first[None])
+        rows = rows.reshape(MEDIANS, MEDIANS, -1)
+        middle = _median_of_three(*_median_of_three(*rows))
+    near = kernel.gram(zeros[None], middle[None] / FAR)[0, 0]
+    is_far = near < kernel.diag(zeros[None])[0] * np.exp(-1).astype(X.dtype)
+    return jnp.where(is_far & jnp.all(jnp.isfinite(middle)), middle, zeros)
+
+
+def _median_of_three(a: Array, b: Array, c: Array) -> Array:
+    """The median of each three numbers, without a sort."""
+    return jnp.maximum(jnp.minimum(a, b), jnp.minimum(jnp.maximum(a, b), c))
+
+
 def as_leaves(kernel: Kernel, num_features: int, dtype: DTypeLike) -> Kernel:
     """The kernel as part of a state: its parameters become arrays of this dtype."""
     check_kernel("kernel", kernel)
-    kernel = jax.tree_util.tree_map_with_path(
-        lambda path, leaf: _checks.as_leaves(
-            "kernel" + jax.tree_util.keystr(path), leaf, dtype
-        ),
-        kernel,
-    )
+    kernel = _cast(kernel, dtype)
     point = jax.ShapeDtypeStruct((1, num_features), dtype)
     try:
         jax.eval_shape(kernel.gram, point, point)
     except ValueError as error:
         raise ArgumentError("kernel", "fit", error) from error
     return kernel
+
+
+def _cast(kernel: Kernel, dtype: DTypeLike) -> Kernel:
+    """The kernel with its parameters as arrays, which must be in the dtype's range."""
+    return jax.tree_util.tree_map_with_path(
+        lambda path, leaf: _checks.as_leaves(
+            "kernel" + jax.tree_util.keystr(path), leaf, dtype
+        ),
+        kernel,
+    )
+
+
+def check_range(kernel: Kernel, dtype: DTypeLike) -> None:
+    """Raises if a parameter is not in the range of the dtype of the rows."""
+    try:
+        _cast(kernel, dtype)
+    except ArgumentError as error:
+        raise error.advised("scale X") from None
 
 
 def check_kernel(name: str, kernel: object) -> None:
@@ -422,12 +482,19 @@ class Mapped(Kernel):
         return self.kernel.stationary
 
     @property
+    def shifts(self) -> bool:
+        return self.stationary and not self.mapped_vectors
+
+    @property
     def gaussian(self) -> bool:
         return self.kernel.gaussian
 
     def gram(self, X, Z, X_squares=None, Z_squares=None):
-        Z = Z if self.mapped_vectors else self._mapped(Z)
-        return self.kernel.gram(self._mapped(X), Z)
+        X = self._mapped(X)
+        if not self.mapped_vectors:
+            return self.kernel.gram(X, self._mapped(Z))
+        origin = origin_of(self.kernel, Z)
+        return self.kernel.gram(X - origin[None], Z - origin[None])
 
     def diag(self, X, squares=None):
         return self.kernel.diag(self._mapped(X))

@@ -60,6 +60,10 @@ class SupportSet(Protocol):
     @property
     def scale(self) -> Array: ...
     @property
+    def origin(self) -> Array: ...
+    @property
+    def examples(self) -> Array: ...
+    @property
     def num_columns(self) -> int: ...
     @property
     def coefficients(self) -> Array: ...
@@ -455,7 +459,7 @@ def support(model: Model) -> Support:
     expansion = model.expansion
     coefficients = expansion.scale[..., None, None] * expansion.coefficients
     return Support(
-        expansion.vectors[..., :-1, :],
+        expansion.examples[..., :-1, :],
         coefficients[..., :-1, :],
         expansion.mask[..., :-1],
     )
@@ -575,8 +579,11 @@ def fold_map(model: Given, *, rounds: bool = False) -> Given:
         # Kernel values stay the same, and so does what a learner has computed of them.
         expansion = single.expansion
         vectors = mapped(expansion.vectors)
-        squares = jnp.sum(vectors * vectors, axis=1)
-        expansion = expansion._replace(vectors=vectors, squares=squares)
+        expansion = expansion._replace(
+            vectors=vectors,
+            squares=jnp.sum(vectors * vectors, axis=1),
+            origin=mapped(expansion.origin),
+        )
         single = single._replace(expansion=expansion, kernel=kernel.kernel)
     folds = folds.astype(np.asarray(kernel.matrix).dtype)
     whole = rewrap(whole, single)._replace(scaling=codes._replace(map=folds))
@@ -585,6 +592,7 @@ def fold_map(model: Given, *, rounds: bool = False) -> Given:
 
 def encode_targets(model: Labelled, y: ArrayLike, first_row: int = 0) -> np.ndarray:
     """Targets in the form of the model inside; messages count from `first_row`."""
+    _checks.check_unmasked("y", y)
     y = np.asarray(y)
     if model.classes is None:
         if not np.any(model.intercept) and np.all(model.unit == 1):
@@ -601,6 +609,8 @@ def encode_labels_and_weights(
     model: Model, num_rows: int, y: npt.ArrayLike, weight: npt.ArrayLike | None
 ) -> tuple[Int32[np.ndarray, " n"], Float[np.ndarray, " n"]]:
     """The index of each row's label, and the weights, after checks."""
+    for name, given in ("y", y), ("weight", weight):
+        _checks.check_unmasked(name, given)
     known, y, expected = class_labels(model), np.asarray(y), (num_rows,)
     if known is None:
         raise ArgumentError("model", "be a classifier", "a regressor")
@@ -670,14 +680,17 @@ def score_rows(model: Model, X: RawRows, first_row: int = 0) -> Scores:
     rows = raw_rows.cast_rows(X, features, dtype_of(model))
     if isinstance(model, KernelModel):
         vectors, terms = scoring.pad_vectors(model.vectors, model.coefficients)
-        parts = vectors, None, terms, None, model.bias
+        parts, origin = (vectors, None, terms, None, model.bias), None
     else:
         assert isinstance(model, State), "refused by num_features"
         own = model.expansion
         parts = own.vectors, own.squares, own.coefficients_and_sums, own.scale, None
+        origin = own.origin
     columns = num_columns(model)
     split = _sharding.split_by_rows(rows)
-    scores, finite = scoring.kernel_scores(model.kernel, *parts, rows, columns, split)
+    scores, finite = scoring.kernel_scores(
+        model.kernel, *parts, rows, columns, split, origin
+    )
     if not isinstance(finite, Tracer) and not finite:
         _checks.check_finite(rows, first_row)
     return scores

@@ -53,7 +53,7 @@ from budgetjax.encoding import Encoding
 from budgetjax.kernels import RBF, Kernel
 from budgetjax.models import Labelled
 from budgetjax.online import choices, driver, registry
-from budgetjax.online.algorithm import Algorithm, average_iterates
+from budgetjax.online.algorithm import Algorithm, average_iterates, start_from
 from budgetjax.online.conservative import decayed_scale
 from budgetjax.online.state import OnlineState, resize
 from budgetjax.refitting import calibration
@@ -109,6 +109,7 @@ class View(NamedTuple):
     `last` the last number of quiet rows, row and scores; it is empty before.
     """
 
+    origin: Float[np.ndarray, " features"]
     vectors: Float[np.ndarray, "rows features"]
     squares: Float[np.ndarray, " rows"]
     coefficients: Float[np.ndarray, "rows columns"]
@@ -124,6 +125,7 @@ class View(NamedTuple):
             return scores
         # The caller raises if the model has overflowed.
         with np.errstate(over="ignore", invalid="ignore"):
+            row = row - self.origin
             distances = self.squares + row.dot(row) - 2 * self.vectors.dot(row)
             kernel_row = np.exp(-self.gamma * np.maximum(distances, 0))
             scores = self.scales[quiet] * kernel_row.dot(self.coefficients)
@@ -141,6 +143,7 @@ def learn_rows(
     weights: Float[Array, " size"],
 ) -> tuple[OnlineState, Float[Array, " ticks"]]:
     """The state after some rows, and its scale after each number of quiet rows."""
+    state = start_from(state, X, weights)
     new, _ = algorithm.learn(state, X, y, weights)
     ahead = jnp.arange(WAITING + 1, dtype=jnp.int32)
     return new, decayed_scale(new.expansion.scale, algorithm.decay(new, ahead))
@@ -426,6 +429,7 @@ class Online(base.Estimator):
                 coefficients_and_sums=np.asarray(expansion.coefficients_and_sums)
             )
             self._view = View(
+                origin=np.asarray(expansion.origin),
                 vectors=np.asarray(expansion.vectors),
                 squares=np.asarray(expansion.squares),
                 coefficients=expansion.coefficients,

@@ -38,14 +38,20 @@ def kernel_scores(
     X: Float[Array, "n d"],
     columns: int,
     split: NamedSharding | None = None,
+    origin: Float[Array, " d"] | None = None,
 ) -> tuple[Float[Array, "n ..."], Bool[Array, ""]]:
     """The scores, and whether all squared norms are finite, without reading X again.
 
     The models of all learners with this kernel and these sizes share one program. The
     first `columns` of `terms` are the coefficients, and `scale` multiplies them. With
-    `split`, from `_sharding.split_by_rows`, every device scores its own rows.
+    `split`, from `_sharding.split_by_rows`, every device scores its own rows. The
+    vectors are differences from the origin; None finds one for vectors as they are.
     """
-    model = kernel, vectors, squares, terms, scale, bias
+    if origin is None and kernel.shifts:
+        present = jnp.any(terms[:, :columns] != 0, axis=1)
+        origin = kernels.origin_of(kernel, vectors, present)
+        vectors = vectors - origin[None]
+    model = kernel, vectors, squares, terms, scale, bias, origin
     local = functools.partial(_score_in_blocks, columns)
     if split is None:
         return local(X, model)
@@ -55,11 +61,12 @@ def kernel_scores(
 def _score_in_blocks(
     columns: int, X: Float[Array, "n d"], model: tuple[Any, ...]
 ) -> tuple[Float[Array, "n ..."], Bool[Array, ""]]:
-    kernel, vectors, squares, terms, scale, bias = model
+    kernel, vectors, squares, terms, scale, bias, origin = model
     known = kernels.squared_norms(vectors) if squares is None else squares
     n = X.shape[0]
 
     def score(rows):
+        rows = rows if origin is None else rows - origin[None]
         norms = kernels.squared_norms(rows)
         gram = kernel.gram(rows, vectors, norms, known)
         new = jnp.matmul(gram, terms[:, :columns], precision="highest")

@@ -208,7 +208,8 @@ def strip_padding(model: Labelled, X: Features) -> Labelled:
         matrix = matrix[(slice(count),) * matrix.ndim]
         kernel = Mapped(kernel.kernel, jax.device_put(matrix))
     vectors = np.asarray(expansion.vectors)[:, :count]
-    expansion = expansion._replace(vectors=jax.device_put(vectors))
+    vectors, origin = jax.device_put((vectors, np.asarray(expansion.origin)[:count]))
+    expansion = expansion._replace(vectors=vectors, origin=origin)
     if isinstance(codes, scaling.Scaling):
         codes = inputs.translation(codes.mean[:count])
     state = model.model._replace(kernel=kernel, expansion=expansion)

@@ -199,7 +199,7 @@ def _terms(model: Any) -> KernelModel:
     if isinstance(model, KernelModel):
         vectors, coefficients, bias = model.vectors, model.coefficients, model.bias
     else:
-        vectors = model.expansion.vectors
+        vectors = model.expansion.examples
         scale = np.asarray(model.expansion.scale)
         coefficients = scale * np.asarray(model.expansion.coefficients)
     vectors = np.asarray(vectors)

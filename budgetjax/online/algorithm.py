@@ -344,11 +344,12 @@ class Algorithm(Generic[Arguments, State]):
 
         Args:
           state: a state of this algorithm.
-          X: examples, shape `(size, num_features)`.
+          X: examples, shape `(size, num_features)`, before the origin is subtracted.
           y: labels, shape `(size,)`, or targets, `(size, num_outputs)`.
           weights: factors of the updates, 0 where an example is to be skipped.
           axis: the name of a `jax.vmap` over models, or None.
         """
+        X = X - state.expansion.origin[None]
         given = _sharding.vary(state, X, y, weights)
         state, scores = self.block(self, *given, axis)
         # Afterwards, as it then joins the writes of the last edits.
@@ -388,7 +389,17 @@ def _count_first(
 def _step(
     algorithm: Algorithm, state: State, x: Array, y: Array, weight: Array
 ) -> State:
-    return algorithm.learn(state, x[None], y[None], weight[None])[0]
+    X, weights = x[None], weight[None]
+    state = start_from(state, X, weights)
+    return algorithm.learn(state, X, y[None], weights)[0]
+
+
+def start_from(
+    state: State, X: Float[Array, "n features"], weights: Float[Array, " n"]
+) -> State:
+    """The state with the origin from which it learns these rows."""
+    expansion = support_set.with_origin(state.kernel, state.expansion, X, weights > 0)
+    return state._replace(expansion=expansion)
 
 
 def rebase_clock(state: State) -> State:

@@ -15,7 +15,7 @@ from budgetjax._errors import ArgumentError, Named, names_errors
 from budgetjax._shapes import Examples, Index, PerExample, Targets
 from budgetjax.kernels import Kernel
 from budgetjax.online import examples
-from budgetjax.online.algorithm import Algorithm
+from budgetjax.online.algorithm import Algorithm, start_from
 from budgetjax.online.maintenance.strategy import maintenance_of
 from budgetjax.online.state import OnlineState, State
 
@@ -133,7 +133,8 @@ def check_result(state: OnlineState, scores: Array, X: Array) -> None:
 
 def explain_overflow(model: models.State, X: Any, first_row: int = 0) -> str:
     """Why a model of these examples is not finite, and what to do."""
-    rows = np.asarray(X, np.float64)
+    origin = np.asarray(model.expansion.origin)
+    rows = np.asarray(X, np.float64) - origin[None]
     spread = np.sqrt(np.sum(np.var(rows, axis=0)))
     away = np.linalg.norm(np.mean(rows, axis=0))
     if away > 10 * spread > 0:
@@ -141,6 +142,7 @@ def explain_overflow(model: models.State, X: Any, first_row: int = 0) -> str:
             f"{X.dtype} cannot hold the kernel of data so far from 0, with the mean at "
             f"{away:.3g} and a deviation of {spread:.3g}; centre X"
         )
+    X = X - origin[None]
     expansion, squares = model.expansion, kernels.squared_norms(X)
     known = jnp.isfinite(expansion.squares)
     part = slice(scoring.PREDICTION_BLOCK)
@@ -213,6 +215,7 @@ def run_checked(
         return (state, scores), None
 
     if n > 0:
+        state = start_from(state, X, weights)
         starts = jnp.arange(0, n, size, dtype=jnp.int32)
         carry, *_ = _sharding.vary((state, scores), X, y, weights)
         (state, scores), _ = _platform.scan(body, carry, starts)
@@ -256,6 +259,7 @@ def run_with_errors(
     For a regressor they are the squared errors, averaged over the outputs.
     """
     regression = models.is_regressor(state)
+    state = start_from(state, X, weights)
 
     def body(carry, start):
         new, errors = carry

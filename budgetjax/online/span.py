@@ -106,13 +106,15 @@ def with_landmarks(
     if not _known_finite(Z):
         raise ArgumentError("landmarks", "be finite", "NaN or infinity")
     m = Z.shape[0]
-    vectors = jnp.zeros_like(expansion.vectors).at[:m].set(Z)
+    origin = kernels.origin_of(kernel, Z)
+    vectors = jnp.zeros_like(expansion.vectors).at[:m].set(Z - origin[None])
     slots = jnp.arange(rows, dtype=jnp.int32)
     expansion = expansion._replace(
         vectors=vectors,
         squares=kernels.squared_norms(vectors),
         ages=jnp.where(slots < m, slots + 1 - m, support_set.FREE),
         num_active=jnp.asarray(m, jnp.int32),
+        origin=origin,
     )
     basis = from_vectors(kernel, expansion)
     if not _known_finite(basis.root):

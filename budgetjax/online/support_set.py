@@ -78,8 +78,10 @@ class Expansion(NamedTuple):
     """The support set of one model, in `capacity + 1` rows; the last one is spare.
 
     Attributes:
-      vectors: `x_j`, shape `(rows, num_features)`; the spare row is arbitrary.
-      squares: `||x_j||^2`, shape `(rows,)`; a kernel row is then one product.
+      vectors: `x_j`, shape `(rows, num_features)`, as differences from the origin; the
+        spare row is arbitrary.
+      squares: `||x_j||^2` of these differences, shape `(rows,)`; a kernel row is then
+        one product.
       coefficients_and_sums: one row per vector, shape `(rows, columns)`, zero in the
         spare row: the unscaled coefficients `u_j`. They are written once and not
         multiplied afterwards, so equal coefficients stay equal to the last bit. If
@@ -92,6 +94,9 @@ class Expansion(NamedTuple):
       scale: the factor of all coefficients.
       num_active: the number of active slots.
       budget: the maximum number of active slots, at most the capacity.
+      origin: what is subtracted from every row, shape `(num_features,)`: 0, or a point
+        among the first rows if they lie far from 0 under a stationary kernel. It stays
+        the same while there are support vectors; see `kernels.origin_of`.
       average: the memory of averaged iterates, or None.
     """
 
@@ -102,6 +107,7 @@ class Expansion(NamedTuple):
     scale: Scalar
     num_active: Index
     budget: Index
+    origin: Float[Array, " features"]
     average: Average | None = None
 
     @property
@@ -119,6 +125,12 @@ class Expansion(NamedTuple):
     def mask(self) -> Bool[Array, "*models rows"]:
         """True for slots that hold a support vector."""
         return self.ages != FREE
+
+    @property
+    def examples(self) -> Float[Any, "*models rows features"]:
+        """The vectors as the examples that they were, 0 in free slots."""
+        whole = self.vectors + self.origin[..., None, :]
+        return jnp.where(self.mask[..., None], whole, self.vectors)
 
     @property
     def free(self) -> Index:
@@ -243,6 +255,7 @@ def empty(
         scale=filled(value=1),
         num_active=filled(dtype=jnp.int32),
         budget=_checks.to_device(budget, jnp.int32),
+        origin=filled(features),
         average=average,
     )
 
@@ -275,6 +288,20 @@ def _budget_and_capacity(
     if capacity is not None and size > capacity:
         raise ArgumentError("budget", f"be at most the capacity {capacity}", size)
     return budget, capacity or size
+
+
+def with_origin(
+    kernel: Kernel,
+    expansion: Expansion,
+    X: Float[Array, "n features"],
+    present: Bool[Array, " n"],
+) -> Expansion:
+    """The support set before these rows, with an origin among them if it is empty."""
+    if not kernel.shifts:
+        return expansion
+    chooses = (expansion.num_active == 0) & jnp.any(present)
+    origin = kernels.origin_of(kernel, X, present)
+    return expansion._replace(origin=jnp.where(chooses, origin, expansion.origin))
 
 
 def select(condition: Flag, one: Kind, other: Kind) -> Kind:

@@ -104,6 +104,9 @@ def compress(
         "of kernel rows",
         "lower it, or prune the model first",
     )
+    # Distances lose digits far from 0.
+    origin = kernels.origin_of(kernel, X)
+    X = X - origin[None]
     with _progress.progress_bar("compress", progress, "steps", steps) as report:
         values = models.values_at_vectors(given).reshape(coefficients.shape)
         chosen = np.asarray(_choose_vectors(kernel, X, values, budget))
@@ -115,6 +118,7 @@ def compress(
             )
     new = _solve_coefficients(kernel, X, coefficients, vectors)
     link = models.approximate_link(given)
+    vectors = vectors + origin[None]
     return KernelModel(kernel, vectors, squeeze_columns(new), given.bias, link)
 
 

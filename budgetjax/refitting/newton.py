@@ -73,10 +73,11 @@ class Basis(NamedTuple):
     def rows(
         self, X: Float[Array | np.ndarray, "size columns"]
     ) -> Float[Array, "size d"]:
-        """The rows of given examples, in programs."""
+        """The rows of given examples as differences from the origin, in programs."""
         if self.coder is None:
-            return jnp.asarray(X)
+            return jnp.asarray(X) - self.expansion.origin[None]
         codes = encoding.write_codes(self.coder, jnp.asarray(X))
+        codes = codes - self.expansion.origin[None]
         # In a product, a CPU would write every code once per column of the result.
         return jax.lax.optimization_barrier(codes)
 

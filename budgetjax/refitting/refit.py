@@ -680,7 +680,8 @@ def _check_solution(
 ) -> None:
     """Raises if an objective is not finite; warns of problems that are not solved."""
     if not np.all(np.isfinite(value)):
-        reason = driver.explain_overflow(basis, basis.rows(next(blocks()).X))
+        rows = basis.rows(next(blocks()).X) + basis.expansion.origin[None]
+        reason = driver.explain_overflow(basis, rows)
         raise ArgumentError("the objective", "be finite", f"NaN or infinity: {reason}")
     if not np.all(converged):
         warn(
@@ -721,7 +722,7 @@ def put_weights(
     """The state with these weights, ready to continue learning."""
     state, finite = _put_weights(algorithm, state, basis.root, weights)
     if not bool(finite):
-        vectors = basis.expansion.vectors[basis.expansion.mask]
+        vectors = basis.expansion.examples[basis.expansion.mask]
         raise ArgumentError(
             "every coefficient",
             "be finite",

@@ -499,8 +499,9 @@ def rescale_vectors(
     mask = np.asarray(state.expansion.mask)
     if algorithm.with_vectors is None or not np.any(mask):
         return state
-    vectors = np.asarray(state.expansion.vectors)
-    rows = np.where(mask[:, None], new.moved(vectors, old), 0)
+    vectors = np.asarray(state.expansion.examples)
+    moved = new.moved(vectors, old) - np.asarray(state.expansion.origin)[None]
+    rows = np.where(mask[:, None], moved, 0)
     return _replace_vectors(
         algorithm, state, jax.device_put(rows.astype(vectors.dtype))
     )

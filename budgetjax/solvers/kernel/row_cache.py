@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
-import numpy as np
+from jax.core import Tracer
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Integer
 
@@ -40,7 +40,8 @@ class KernelRows(NamedTuple):
     """The known rows of the kernel matrix `K` of `n` examples.
 
     Attributes:
-      squares: `||x_i||^2`.
+      origin: what is subtracted from every row, shape `(d,)`; see `kernels.origin_of`.
+      squares: `||x_i||^2` of these differences.
       diagonal: `k(x_i, x_i)`.
       kept: the cached rows of `K`.
       places: the place in `kept` of each example's row, or -1.
@@ -54,6 +55,7 @@ class KernelRows(NamedTuple):
     """
 
     kernel: Kernel
+    origin: Vector
     squares: Vector
     diagonal: Vector
     kept: Float[Array, "places n"]
@@ -117,10 +119,20 @@ def init_rows(
         "lower cache_size, or learn from fewer rows or by an online learner",
     )
     made = _allocate(kernel, X, digest, batch_size, None if complete else size)
-    diagonal = _checks.concrete(made.diagonal)
-    if diagonal is not None and not np.all(np.isfinite(diagonal)):
+    if not isinstance(made.diagonal, Tracer) and not bool(_is_finite(made, X)):
         raise InputError(f"kernel values overflow {X.dtype}; scale X down")
     return made
+
+
+@jax.jit
+def _is_finite(rows: KernelRows, X: Matrix) -> Bool[Array, ""]:
+    """Whether the kernel is, also where it is computed from the largest squares.
+
+    The diagonal of a stationary kernel is 1 whatever the rows.
+    """
+    largest = jnp.argmax(rows.squares)[None]
+    values = _kernel_rows(rows, X, largest)
+    return jnp.all(jnp.isfinite(rows.diagonal)) & jnp.all(jnp.isfinite(values))
 
 
 @functools.partial(jax.jit, static_argnums=(3, 4))
@@ -128,6 +140,8 @@ def _allocate(
     kernel: Kernel, X: Matrix, digest: Integer[Array, ""], batch: int, size: int | None
 ) -> KernelRows:
     """All rows, or a ring of this size."""
+    origin = kernels.origin_of(kernel, X)
+    X = X - origin[None]
     squares = kernels.squared_norms(X)
     n = X.shape[0]
     if size is None:
@@ -140,6 +154,7 @@ def _allocate(
         places = jnp.full(n, -1, jnp.int32)
     return KernelRows(
         kernel=kernel,
+        origin=origin,
         squares=squares,
         diagonal=kernel.diag(X, squares),
         kept=kept,
@@ -251,7 +266,8 @@ def _kernel_rows(
     rows: KernelRows, X: Matrix, examples: Integer[Array, " some"]
 ) -> Float[Array, "some n"]:
     """`K[examples]`; O(some n d)."""
-    return rows.kernel.gram(X[examples], X, rows.squares[examples], rows.squares)
+    some, X = X[examples] - rows.origin[None], X - rows.origin[None]
+    return rows.kernel.gram(some, X, rows.squares[examples], rows.squares)
 
 
 def signed_block(
@@ -261,7 +277,7 @@ def signed_block(
     signs = y[examples][:, None] * y[examples][None]
     if rows.complete:
         return rows, signs * rows.kept[examples[:, None], examples[None]]
-    some, squares = X[examples], rows.squares[examples]
+    some, squares = X[examples] - rows.origin[None], rows.squares[examples]
     block = rows.kernel.gram(some, some, squares, squares)
     return rows._replace(num_blocks=rows.num_blocks + 1), signs * block
 

@@ -1,0 +1,240 @@
+"""Data far from 0 in float32: every learner, solver and model as for centred rows.
+
+The rows are multiples of 2^-8, so adding a mean of up to 30,000 rounds nothing, and
+only the rounding of distances is left to differ.
+"""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import budgetjax as bj
+from tests import registry
+
+MEANS = (300, 30_000)
+KERNELS = {
+    "RBF": bj.RBF(0.5),
+    "Laplacian": bj.Laplacian(0.3),
+    "Matern, 1/2": bj.Matern(2.0, nu=0.5),
+    "Matern, 3/2": bj.Matern(2.0),
+    "Matern, 5/2": bj.Matern(2.0, nu=2.5),
+    "RationalQuadratic": bj.RationalQuadratic(2.0),
+    "scales": bj.Mapped(bj.RBF(0.5), np.array([1.0, 0.5, 1.0], np.float32)),
+    "metric": bj.Mapped(bj.RBF(0.5), np.eye(3, 2, dtype=np.float32)),
+    "normalized": bj.Normalized(bj.RBF(0.5)),
+    "sum": bj.RBF(0.5) + bj.Matern(2.0),
+    "product": bj.RBF(0.3) * bj.Laplacian(0.1),
+}
+
+
+def rounded(X):
+    """The nearest multiples of 2^-8."""
+    return (np.round(np.asarray(X, np.float64) * 256) / 256).astype(np.float32)
+
+
+def problem(n=120, seed=0):
+    """Rows of two classes that a kernel separates."""
+    X = rounded(np.random.default_rng(seed).normal(size=(n, 3)))
+    return X, np.where(np.sin(2 * X[:, 0]) * X[:, 1] > 0, 1, -1)
+
+
+def far_rows(rows):
+    return [row for row in rows if row.unlike != registry.FIXED_FEATURES]
+
+
+@functools.partial(registry.each, rows=far_rows(registry.ROWS))
+def test_learners_see_distances_alone(row):
+    X, y = row.stream()
+    X, state = rounded(X), row.roomy()
+    if not state.kernel.stationary:
+        state = row.roomy(kernel=bj.RBF(0.5))
+    near, scores = bj.run(row.algorithm, state, X, y)
+    for mean in MEANS:
+        far, found = bj.run(row.algorithm, state, X + np.float32(mean), y)
+        # Squared norms of 3e9 would leave no digit of a score.
+        np.testing.assert_allclose(found, scores, rtol=1e-3, atol=1e-3)
+        assert int(far.num_mistakes) == int(near.num_mistakes)
+        known, shifted = bj.support(near), bj.support(far)
+        np.testing.assert_allclose(
+            np.asarray(shifted.vectors - mean)[np.asarray(shifted.mask)],
+            np.asarray(known.vectors)[np.asarray(known.mask)],
+            atol=mean * 2e-7,
+        )
+        np.testing.assert_allclose(
+            bj.decision_function(far, X + np.float32(mean)),
+            bj.decision_function(near, X),
+            rtol=1e-3,
+            atol=1e-3,
+        )
+
+
+def learner(name="pegasos", **more):
+    """A small learner under a Gaussian kernel."""
+    arguments = {"regularization": 1e-2} if name == "pegasos" else {}
+    algorithm = getattr(bj, name)
+    return algorithm, algorithm.init(
+        bj.RBF(0.5), num_features=3, budget=20, **arguments, **more
+    )
+
+
+@pytest.mark.parametrize("name", ["arow", "pegasos"])
+def test_steps_have_the_origin_of_a_run(name):
+    X, y = problem()
+    X = X + np.float32(3000)
+    algorithm, state = learner(name)
+
+    def step(state, example):
+        return algorithm.step(state, *example), None
+
+    stepped, _ = jax.lax.scan(step, state, (jnp.asarray(X), jnp.asarray(y)))
+    run, _ = bj.run(algorithm, state, X, y)
+    scores = bj.decision_function(run, X)
+    np.testing.assert_allclose(
+        bj.decision_function(stepped, X), scores, rtol=1e-3, atol=1e-3
+    )
+    # The first row alone is the origin of one, and a middle one of the other.
+    assert np.linalg.norm(stepped.expansion.origin - run.expansion.origin) < 20
+    assert np.all(np.abs(run.expansion.vectors[run.expansion.mask]) < 20)
+
+
+def test_rows_near_0_are_kept_as_they_are():
+    X, y = problem()
+    algorithm, state = learner()
+    state, _ = bj.run(algorithm, state, X, y)
+    assert not np.any(state.expansion.origin)
+    vectors = np.asarray(bj.support(state).vectors)
+    # Some are rows that no merge has moved.
+    assert np.any((vectors[:, None] == X[None]).all(axis=2))
+
+
+@pytest.mark.parametrize("outlier", [-9999.0, 1e6])
+def test_rows_that_do_not_count_and_outliers_are_no_origin(outlier):
+    X, y = problem()
+    algorithm, state = learner()
+    odd = np.full_like(X[:2], outlier)
+    expected, _ = bj.run(algorithm, state, X, y)
+    rows, labels = np.concatenate([odd, X]), np.append([1, -1], y)
+    weight = np.append([0.0, 0.0], np.ones(len(X)))
+    found, _ = bj.run(algorithm, state, rows, labels, weight=weight)
+    for one in (found, algorithm.step(state, odd[0], 1, 0.0)):
+        assert not np.any(one.expansion.origin)
+    # Blocks begin elsewhere, so sums are rounded otherwise.
+    np.testing.assert_allclose(
+        bj.decision_function(found, X), bj.decision_function(expected, X), atol=1e-5
+    )
+    # One outlier that counts scores its own side, and moves nothing.
+    rows, labels = np.concatenate([odd[:1], X]), np.append(1, y)
+    found, _ = bj.run(algorithm, state, rows, labels)
+    assert not np.any(found.expansion.origin)
+
+
+def test_an_empty_model_forgets_its_origin():
+    X, y = problem()
+    algorithm, state = learner()
+    far, _ = bj.run(algorithm, state, X + np.float32(3000), y)
+    assert np.any(far.expansion.origin)
+    again, _ = bj.run(algorithm, bj.online.algorithm.clear(algorithm, far), X, y)
+    assert not np.any(again.expansion.origin)
+
+
+def test_models_of_a_sweep_have_the_origin():
+    X, y = problem()
+    states = jax.vmap(
+        lambda gamma: bj.pegasos.init(
+            bj.RBF(gamma), num_features=3, budget=20, regularization=1e-2
+        )
+    )(jnp.array([1e-9, 0.5]))
+    near = bj.sweep(bj.pegasos, states, X, y)
+    far = bj.sweep(bj.pegasos, states, X + np.float32(30_000), y)
+    # Each model has its own: under a wide kernel the rows are near 0.
+    assert np.any(far.states.expansion.origin, axis=1).tolist() == [False, True]
+    assert far.error[1] == near.error[1]
+
+
+@pytest.mark.parametrize("name", ["smo", "sdca", "kernel_pegasos", "sbp", "budget_svm"])
+@pytest.mark.parametrize("cache_size", [64, 0.01], ids=["complete", "ring"])
+def test_solvers_see_distances_alone(name, cache_size):
+    X, y = problem()
+    more = {"sbp": {"slack": 0.1}, "budget_svm": {"budget": 20}}.get(name, {})
+    solve = functools.partial(
+        bj.solve, getattr(bj, name), kernel=bj.RBF(0.5), cache_size=cache_size, **more
+    )
+    near = solve(X, y=y, max_steps=200)
+    far = solve(X + np.float32(30_000), y=y, max_steps=200)
+    np.testing.assert_allclose(
+        far.model.decision_function(X + np.float32(30_000)),
+        near.model.decision_function(X),
+        atol=5e-3,
+    )
+    vectors = np.asarray(far.model.vectors) - 30_000
+    assert np.all((vectors[:, None] == X[None]).all(axis=2).any(axis=1))
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_stationary_kernels_see_distances_alone(name):
+    X, y = problem()
+    kernel = KERNELS[name]
+    near = bj.solve(bj.smo, X, y, kernel=kernel).model
+    far = near._replace(vectors=near.vectors + np.float32(30_000))
+    np.testing.assert_allclose(
+        bj.decision_function(far, X + np.float32(30_000)),
+        bj.decision_function(near, X),
+        # A Matern kernel of 1/2 has a corner at equal points.
+        atol=1e-3,
+    )
+
+
+def test_smaller_models_see_distances_alone():
+    X, y = problem()
+    Z = X + np.float32(30_000)
+    metric = bj.Mapped(bj.RBF(0.5), np.eye(3, 2, dtype=np.float32))
+    for kernel in (bj.RBF(0.5), metric):
+        found = []
+        for rows in (X, Z):
+            state = bj.pegasos.init(
+                kernel, num_features=3, budget=40, regularization=1e-2
+            )
+            state, _ = bj.run(bj.pegasos, state, rows, y)
+            solution = bj.solve(bj.smo, rows, y, kernel=kernel)
+            models = [
+                bj.refit(state, rows, y, penalty=1.0),
+                bj.refit(solution, rows, y, penalty=1.0),
+                bj.compress(state, 10, steps=20),
+                bj.prune(state, 10, rows, y),
+                bj.compact(state),
+                bj.merge_models([state, state], 30, steps=0),
+                bj.refit(state, rows, y, penalty=1.0, move_vectors=True, epochs=2),
+            ]
+            found.append([np.asarray(bj.decision_function(m, rows)) for m in models])
+        for near, far in zip(*found, strict=True):
+            np.testing.assert_allclose(far, near, rtol=0.02, atol=0.02)
+
+
+def test_a_metric_far_from_0_is_that_of_centred_rows():
+    X, y = problem(300)
+    algorithm, state = learner()
+    right = []
+    for mean in (0, 30_000):
+        rows = X + np.float32(mean)
+        far, _ = bj.run(algorithm, state, rows, y)
+        model = bj.refit(far, rows, y, penalty=1.0, learn_metric=True, epochs=3)
+        right.append(float((bj.predict(model, rows) == y).mean()))
+    assert right[1] == pytest.approx(right[0], abs=0.02)
+
+
+def test_landmarks_far_from_0():
+    X, y = problem()
+    found = []
+    for mean in (0, 30_000):
+        rows = X + np.float32(mean)
+        for algorithm in (bj.nystrom, bj.arow):
+            state = algorithm.init(
+                bj.RBF(0.5), num_features=3, budget=20, landmarks=rows[:20]
+            )
+            state, _ = bj.run(algorithm, state, rows, y)
+            found.append(np.asarray(bj.decision_function(state, rows)))
+    for near, far in zip(found[:2], found[2:], strict=True):
+        np.testing.assert_allclose(far, near, rtol=1e-3, atol=1e-3)
