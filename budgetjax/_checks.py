@@ -135,9 +135,20 @@ def value_text(value: object) -> str:
     return np.array2string(np.asarray(value), separator=", ", threshold=20)
 
 
+def check_unmasked(name: str, value: object) -> None:
+    """Raises if numbers of an array are masked, since the others are all that count."""
+    if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
+        got = f"{np.ma.count_masked(value)} masked ones"
+        raise ArgumentError(name, "have no masked numbers", got).advised(
+            "leave out their rows, or fill them, by value.filled(np.nan) where NaN is "
+            "allowed"
+        )
+
+
 def array(name: str, value: object) -> jax.Array | np.ndarray:
     """`value` as an array of real numbers, traced or not; raises otherwise."""
     kind = type(value).__name__
+    check_unmasked(name, value)
     if hasattr(value, "tocsr"):
         got = f"a sparse {kind}; {name}.toarray() makes one"
         raise ArgumentError(name, "be a dense array", got)
@@ -265,7 +276,7 @@ def flag(name: str, value: object) -> bool:
     return bool(value)
 
 
-def _number(expected: str, test: Callable[[np.ndarray], ArrayLike]):
+def number(expected: str, test: Callable[[np.ndarray], ArrayLike]):
     """A check that returns `value`, and raises if it is known and not as expected."""
 
     def check(name: str, value: Value) -> Value:
@@ -285,13 +296,13 @@ def _number(expected: str, test: Callable[[np.ndarray], ArrayLike]):
 
 
 REAL = (jnp.floating, jnp.integer)
-finite = _number("a finite number", lambda number: True)
-positive = _number("a finite number above 0", lambda number: number > 0)
-non_negative = _number("a finite number of at least 0", lambda number: number >= 0)
-open_unit_interval = _number(
+finite = number("a finite number", lambda number: True)
+positive = number("a finite number above 0", lambda number: number > 0)
+non_negative = number("a finite number of at least 0", lambda number: number >= 0)
+open_unit_interval = number(
     "a number above 0 and below 1", lambda number: (number > 0) & (number < 1)
 )
-unit_interval = _number(
+unit_interval = number(
     "a number of at least 0 and below 1", lambda number: (number >= 0) & (number < 1)
 )
 

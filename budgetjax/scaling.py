@@ -300,9 +300,12 @@ def centre_and_deviation(
     values = np.asarray(values, np.float64)
     if not len(values):
         return np.zeros(values.shape[1:]), np.zeros(values.shape[1:])
-    mean, deviation = np.mean(values, axis=0), np.std(values, axis=0)
-    if not robust:
-        return mean, deviation
-    middle = np.median(values, axis=0)
-    away = 1.4826 * np.median(np.abs(values - middle), axis=0)
-    return middle, np.where(away > 0, away, deviation)
+    # Squares of numbers beyond 1e154 overflow; a power of two rounds nothing.
+    exponent = np.frexp(np.max(np.abs(values), axis=0))[1]
+    values = np.ldexp(values, -exponent)
+    centre, deviation = np.mean(values, axis=0), np.std(values, axis=0)
+    if robust:
+        centre = np.median(values, axis=0)
+        away = 1.4826 * np.median(np.abs(values - centre), axis=0)
+        deviation = np.where(away > 0, away, deviation)
+    return np.ldexp(centre, exponent), np.ldexp(deviation, exponent)

@@ -13,7 +13,7 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from budgetjax import _compile_cache, models
+from budgetjax import _checks, _compile_cache, models
 from budgetjax._errors import ArgumentError, names_class
 from budgetjax.estimators import categories, inputs
 from budgetjax.estimators.inputs import Rows, Table, Weights
@@ -107,6 +107,8 @@ class Estimator(BaseEstimator):
     def _validate(self, **arguments: Any) -> Any:
         """Rows as an array or a CSR matrix; with `y`, the targets too."""
         _compile_cache.cache_by_default()
+        for name in ("X", "y"):
+            _checks.check_unmasked(name, arguments.get(name))
         arguments["X"] = categories.spread_lists(arguments["X"])
         arguments |= {"accept_sparse": "csr", "dtype": inputs.FLOATS}
         return validate_data(self, **arguments)
@@ -138,6 +140,7 @@ class Estimator(BaseEstimator):
         """The weights of rows to learn, after checks of both."""
         dtype = inputs.dtype_of(X) if first else models.dtype_of(self._model)
         inputs.check_range(X, dtype)
+        _checks.check_unmasked("sample_weight", sample_weight)
         weights = _check_sample_weight(
             sample_weight, X, dtype=np.float64, ensure_non_negative=True
         )

@@ -57,6 +57,8 @@ def shard_rows(
       >>> len(rows) % len(jax.devices()), bj.predict(better, rows).shape == labels.shape
       (0, True)
     """
+    for name, given in ("y", y), ("weight", weight):
+        _checks.check_unmasked(name, given)
     rows, targets = np.asarray(_checks.array("X", X)), np.asarray(y)
     number = len(rows) if rows.ndim == 2 else 0
     if not number:

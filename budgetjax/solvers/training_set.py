@@ -8,7 +8,7 @@ import numpy as np
 from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Array, Float, Integer, Key
 
-from budgetjax import _checks
+from budgetjax import _checks, kernels
 from budgetjax._errors import ArgumentError
 from budgetjax.kernels import Kernel, check_kernel
 from budgetjax.raw_rows import RawRows
@@ -28,15 +28,21 @@ def read_examples(
     """Checks the training set of a kernel solver and gives it one dtype."""
     check_kernel("kernel", kernel)
     X = read_features(X)
+    kernels.check_range(kernel, X.dtype)
     y = read_labels(y, X.shape[0], X.dtype)
     return X, y, read_weight(weight, y)
 
 
 def read_features(X: RawRows) -> Matrix:
-    """Dense, finite rows; floats keep their dtype, other numbers get JAX's default."""
+    """Dense, finite rows; float32 and float64 are kept.
+
+    Shorter floats become float32, as their products would lose digits and overflow, and
+    other numbers get JAX's default.
+    """
     X = _checks.array("X", X)
     check_shape(X.shape)
-    kind = X.dtype if jnp.issubdtype(X.dtype, jnp.floating) else float
+    is_float = jnp.issubdtype(X.dtype, jnp.floating)
+    kind = jnp.promote_types(X.dtype, jnp.float32) if is_float else float
     X = _checks.to_device(X, kind)
     _checks.check_finite(X)
     return X

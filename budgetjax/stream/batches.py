@@ -265,6 +265,7 @@ def coerce_targets(y: object, row: int, outputs: tuple[int, ...] = ()) -> np.nda
     With `outputs`, each row has that number of targets, or one that is repeated. `row`
     is the number of the first row.
     """
+    _checks.check_unmasked("y", y)
     y = np.asarray(y)
     if outputs and y.shape[1:] == outputs:
         columns = (coerce_targets(column, row) for column in y.T)

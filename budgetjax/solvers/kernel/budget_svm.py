@@ -4,7 +4,6 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Array, Bool, Integer
 
@@ -14,8 +13,8 @@ from budgetjax._pytree import Name
 from budgetjax.kernels import Kernel
 from budgetjax.models import KernelModel
 from budgetjax.solvers import training_set
-from budgetjax.solvers.kernel import row_cache
-from budgetjax.solvers.kernel.norms import Norm, OneInfinity, PInfinity, TwoInfinity
+from budgetjax.solvers.kernel import norms, row_cache
+from budgetjax.solvers.kernel.norms import Norm, OneInfinity, TwoInfinity
 from budgetjax.solvers.kernel.row_cache import KernelRows
 from budgetjax.solvers.solver import Objective, Solver
 from budgetjax.solvers.training_set import Matrix, Scalar, Vector
@@ -203,17 +202,9 @@ def _read_norm(
     if (budget is None) != (named is None):
         wanted = "be given for 'l1' and 'l2', and for no other norm"
         raise ArgumentError("budget", wanted, f"{budget!r} for {norm!r}")
-    if isinstance(norm, PInfinity):
-        known = _checks.concrete(norm.p)
-        if known is not None and not np.all(known > 1):
-            raise ArgumentError("norm", "have a p above 1", f"{norm.p!r}")
     if named is None or budget is None:
         return jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), norm)
-    budget = _checks.positive("budget", budget)
-    known = _checks.concrete(budget)
-    if known is not None and not np.all(known >= 1):
-        raise ArgumentError("budget", "be at least 1", f"{budget!r}")
-    return named(_checks.as_leaf("budget", budget, dtype))
+    return named(_checks.as_leaf("budget", budget, dtype, norms.at_least_one))
 
 
 def step(state: State, X: Matrix, y: Vector) -> State:

@@ -23,13 +23,15 @@ many problems at once under `jax.vmap`.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import Protocol, TypeVar, runtime_checkable
 
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float
 
-from budgetjax import _pytree
+from budgetjax import _checks
+from budgetjax._pytree import Parameters, leaf
 from budgetjax.solvers.kernel import hinge_dual, water_level
 from budgetjax.solvers.training_set import Scalar, Vector
 
@@ -44,6 +46,11 @@ MAX_PASSES = 100
 BISECT_EVERY = 3
 # The factor for the next depth of a class to try, while the depth is too small.
 DEEPER = 4
+
+at_least_one = _checks.number(
+    "a finite number of at least 1", lambda number: number >= 1
+)
+_above_one = _checks.number("a finite number above 1", lambda number: number > 1)
 
 
 @runtime_checkable
@@ -67,15 +74,14 @@ class Norm(Protocol):
         ...
 
 
-@_pytree.record
-class OneInfinity(NamedTuple):
+class OneInfinity(Parameters):
     """Between the sum and the maximum: the sum of the `budget` largest entries.
 
     Attributes:
       budget: at least 1. A fractional part counts a fraction of the next largest entry.
     """
 
-    budget: Scalar
+    budget: ArrayLike = leaf(at_least_one)
 
     def least(
         self, heights: Vector, y: Vector, weight: Vector | None = None
@@ -103,8 +109,7 @@ class OneInfinity(NamedTuple):
         return jnp.sum(weight * rest) + self.budget * phi, bias
 
 
-@_pytree.record
-class TwoInfinity(NamedTuple):
+class TwoInfinity(Parameters):
     """Between the Euclidean norm and the largest entry, `t = sqrt(budget)`.
 
     It is at least the Euclidean norm of the `budget` largest entries, and exceeds it by
@@ -114,7 +119,7 @@ class TwoInfinity(NamedTuple):
       budget: a number of at least 1.
     """
 
-    budget: Scalar
+    budget: ArrayLike = leaf(at_least_one)
 
     def project(self, values: Vector, y: Vector, penalty: Scalar) -> Vector:
         """The nearest coefficients: balanced, `||alpha|| <= C`, sum <= sqrt(B) C.
@@ -152,8 +157,7 @@ class TwoInfinity(NamedTuple):
         return jnp.sqrt(jnp.sum(rest**2)) + jnp.sqrt(self.budget) * phi, bias
 
 
-@_pytree.record
-class PInfinity(NamedTuple):
+class PInfinity(Parameters):
     """Between the p-norm and the largest entry, `t = budget^(1/p)`.
 
     It is at least the p-norm of the `budget` largest entries, and exceeds it by at most
@@ -172,8 +176,8 @@ class PInfinity(NamedTuple):
       [-1, 1, 1]
     """
 
-    budget: Scalar
-    p: Scalar
+    budget: ArrayLike = leaf(at_least_one)
+    p: ArrayLike = leaf(_above_one)
 
     def project(self, values: Vector, y: Vector, penalty: Scalar) -> Vector:
         """The nearest coefficients: balanced, `||alpha||_q <= C`, sum <= t C.
@@ -275,8 +279,7 @@ class PInfinity(NamedTuple):
         return values[best], biases[best]
 
 
-@_pytree.record
-class OneTwo(NamedTuple):
+class OneTwo(Parameters):
     """Between the Euclidean norm and the sum of all entries, `t = sqrt(budget)`.
 
     The K-functional of these two is `||v|| = min_{phi >= 0} sum_i max(0, v_i - phi) +
@@ -297,7 +300,7 @@ class OneTwo(NamedTuple):
       [-1, 1, 1]
     """
 
-    budget: Scalar
+    budget: ArrayLike = leaf(at_least_one)
 
     def project(self, values: Vector, y: Vector, penalty: Scalar) -> Vector:
         """The nearest coefficients: balanced, at most C, `||alpha|| <= sqrt(B) C`.
@@ -332,8 +335,7 @@ class OneTwo(NamedTuple):
         return values[best], biases[best]
 
 
-@_pytree.record
-class Euclidean(NamedTuple):
+class Euclidean(Parameters):
     """The Euclidean norm with a weight per entry, `sqrt(sum_i m_i v_i^2)`.
 
     Attributes:
@@ -347,7 +349,7 @@ class Euclidean(NamedTuple):
       [-1, 1, 1]
     """
 
-    weight: Float[Array, "..."]
+    weight: ArrayLike = leaf(_checks.positive)
 
     def project(self, values: Vector, y: Vector, penalty: Scalar) -> Vector:
         """The nearest coefficients: balanced, `sum_i alpha_i^2 / m_i <= C^2`.

@@ -9,7 +9,7 @@ from jaxtyping import Array, Bool, Float, Key
 
 from budgetjax import _checks, _pytree
 from budgetjax._errors import names_errors
-from budgetjax._pytree import Name
+from budgetjax._pytree import Counter, Name
 from budgetjax.models import LinearModel
 from budgetjax.raw_rows import RawRows
 from budgetjax.solvers.linear import patterns, rows
@@ -45,7 +45,7 @@ class State(NamedTuple):
     coefficients: Vector
     upper: Scalar
     ridge: Scalar
-    num_visits: Scalar
+    num_visits: Counter
     is_stationary: Bool[Array, ""]
     order: Order
     bounds: Float[Array, " 2"]
@@ -124,7 +124,7 @@ def init(
         coefficients=jnp.zeros_like(problem.squares),
         upper=upper,
         ridge=ridge,
-        num_visits=jnp.zeros((), dtype),
+        num_visits=Counter.of(0),
         is_stationary=jnp.bool_(False),
         order=natural_order(problem.squares.shape[0]),
         bounds=jnp.array([-jnp.inf, jnp.inf], dtype),
@@ -139,10 +139,10 @@ def step(state: State, X: Rows, y: Vector | None) -> State:
 
     One pass may visit few patterns, while the gap needs a product with all of them.
     """
-    enough = state.num_visits + X.shape[0]
+    before, n = state.num_visits, X.shape[0]
     return jax.lax.while_loop(
-        lambda state: (state.num_visits < enough) & ~state.is_stationary,
-        lambda state: one_pass(state, X),
+        lambda now: (now.num_visits.since(before) < n) & ~now.is_stationary,
+        lambda now: one_pass(now, X),
         state,
     )
 
@@ -188,7 +188,7 @@ def one_pass(state: State, X: Rows) -> State:
     return state._replace(
         weights=weights,
         coefficients=coefficients,
-        num_visits=state.num_visits + state.order.number.astype(ends.dtype),
+        num_visits=state.num_visits.after(state.order.number).normalized(),
         is_stationary=whole & jnp.all(ends <= 0),
         order=kept,
         bounds=jnp.stack([lower, upper]),

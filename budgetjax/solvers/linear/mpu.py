@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Float, Int32, Key
 
 from budgetjax import _checks, _pytree, models
 from budgetjax._errors import ArgumentError, InputError, names_errors
-from budgetjax._pytree import Name
+from budgetjax._pytree import Counter, Name
 from budgetjax.kernels import Kernel
 from budgetjax.models import KernelModel, LinearModel
 from budgetjax.solvers.linear import patterns, rows
@@ -61,7 +61,7 @@ class State(NamedTuple):
     near: Scalar
     rounds: Int32[Array, " 2"]
     tally: Float[Array, " 2"]
-    num_visits: Scalar
+    num_visits: Counter
     is_stationary: Bool[Array, ""]
     key: Key[Array, ""]
     problem: Problem
@@ -198,7 +198,7 @@ def init(  # noqa: PLR0913
         near=_checks.as_leaf("near", near, dtype, _checks.positive),
         rounds=jnp.array(rounds, jnp.int32),
         tally=jnp.zeros(2, dtype),
-        num_visits=jnp.zeros((), dtype),
+        num_visits=Counter.of(0),
         is_stationary=jnp.bool_(False),
         key=jax.random.key(_checks.seed(seed)),
         problem=problem,
@@ -325,7 +325,7 @@ def _present(
     weights, counts, kept, tally = visit_all(
         X, state.problem.squares, order, *start, visit, state.tally, limits
     )
-    num_visits = state.num_visits + order.number.astype(state.num_visits.dtype)
+    num_visits = state.num_visits.after(order.number).normalized()
     changed = jnp.any(tally != state.tally)
     state = state._replace(
         weights=weights, counts=counts, tally=tally, num_visits=num_visits
