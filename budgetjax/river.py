@@ -55,6 +55,7 @@ from budgetjax.models import Labelled
 from budgetjax.online import choices, driver, registry
 from budgetjax.online.algorithm import Algorithm, average_iterates, start_from
 from budgetjax.online.conservative import decayed_scale
+from budgetjax.online.importance import SeenWeights
 from budgetjax.online.state import OnlineState, resize
 from budgetjax.refitting import calibration
 from budgetjax.scoring import squeeze_columns
@@ -180,6 +181,7 @@ class Online(base.Estimator):
         self._codes: dict[Label, int] = {}
         self._room: int | None = None
         self._queue = Queue.empty(0)
+        self._seen_weights = SeenWeights()
         # The first rows, until their scale has been checked.
         self._first_rows: list[np.ndarray] | None = []
         # The model after all rows that were learned, its scale after each number of
@@ -362,7 +364,9 @@ class Online(base.Estimator):
                 row, _ = self._row(x)
             queue = self._queue
             i, queue.size = queue.size, queue.size + 1
-            queue.X[i], queue.y[i], queue.weights[i] = row, target, w
+            queue.X[i], queue.y[i] = row, target
+            self._seen_weights = self._seen_weights.after(w)
+            queue.weights[i] = w / self._seen_weights.mean
             if self._first_rows is not None:
                 self._check_scale(row)
             if queue.size == WAITING:
@@ -509,8 +513,8 @@ class Supervised(Online):
         Args:
           x: values by feature, finite numbers; a missing feature is 0.
           y: the label or target.
-          w: the weight, a factor of the update, at least 0. A row of weight 0 changes
-            nothing.
+          w: the weight, at least 0, of any scale: it is divided by the mean weight so
+            far. A row of weight 0 changes nothing.
 
         Raises:
           ValueError: if a value is not a finite number, the label is missing, or a

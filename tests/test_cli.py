@@ -42,7 +42,7 @@ from budgetjax.cli import main, options, reading, solving, targets
 from budgetjax.cli.commands import budgetjax as group
 from budgetjax.cli.plot import draw
 from budgetjax.cli.sweep_command import _figure, _use_all_cores
-from budgetjax.online import registry
+from budgetjax.online import importance, registry
 from budgetjax.refitting import training_data
 from budgetjax.saving import model_files
 from budgetjax.scaling import Scaling
@@ -638,7 +638,9 @@ def test_weights_of_rows_and_of_classes(at):
     write_csv("weighted.csv", X, y, w=w)
     _, model = train_quickly("weighted.csv", "--weight w --class-weight no=0.5")
     assert model.model.feature_names == ("a", "b")
-    batch = (X, y, np.where(y == "no", 0.5, 1.0) * w)
+    # The stream has weights of mean 1, of those so far.
+    weights, _ = importance.SeenWeights().relative(np.where(y == "no", 0.5, 1.0) * w)
+    batch = (X, y, weights)
     same(model.state, python_stream(source=[batch]).state)
     # The column of weights of the training is none of the features.
     predicted("weighted.csv")

@@ -15,6 +15,7 @@ from river import checks, compose, datasets, evaluate, metrics, preprocessing
 
 import budgetjax as bj
 from budgetjax import losses
+from budgetjax.online.importance import SeenWeights
 from budgetjax.river import BudgetedClassifier, BudgetedOneClass, BudgetedRegressor
 
 # Programs of few kinds: a Perceptron compiles fastest.
@@ -193,13 +194,15 @@ def test_a_regressor_is_a_run_and_weights_count():
     rows, X, y = rows_of()
     target = np.sin(X[:, 0]) + 0.5 * y
     weight = np.random.default_rng(0).integers(0, 3, len(X))
-    expected, scores = a_run(bj.sgd, X, target, 1 / 3, weight=weight, num_classes=None)
+    # Three times the weights are the same ones.
+    counts, _ = SeenWeights().relative(weight)
+    expected, scores = a_run(bj.sgd, X, target, 1 / 3, weight=counts, num_classes=None)
     one, many = BudgetedRegressor(**SGD), BudgetedRegressor(**SGD)
     found = []
     for x, number, w in zip(rows, target.tolist(), weight.tolist(), strict=True):
         found.append(one.predict_one(x))
         one.learn_one(x, number, w)
-    many.learn_many(pd.DataFrame(rows), pd.Series(target), pd.Series(weight))
+    many.learn_many(pd.DataFrame(rows), pd.Series(target), pd.Series(3 * weight))
     assert_same((one.state,), (expected,), FLOAT32)
     assert_same((many.state,), (expected,), FLOAT32)
     np.testing.assert_allclose(found, scores, atol=1e-4)

@@ -9,7 +9,7 @@ import numpy as np
 
 from budgetjax import _checks, scaling
 from budgetjax._errors import ArgumentError, InputError, names_errors
-from budgetjax.cli import options, reports, targets
+from budgetjax.cli import options, reading, reports, targets
 from budgetjax.online import choices
 from budgetjax.online.choices import Choice
 from budgetjax.stream.batches import Batches
@@ -38,7 +38,9 @@ class Job(NamedTuple):
         training: options.TrainOptions,
     ) -> "Job":
         """The job for these options, with weights of classes applied to the file."""
-        source = targets.apply_class_weights(source, about, training.class_weight)
+        if training.class_weight is not None:
+            source = targets.apply_class_weights(source, about, training.class_weight)
+            source = reading.drop_weightless(source)
         fills = columns.missing is not None
         progress = options.shows_progress(training.quiet)
         return cls(source, about, training, fills, progress)

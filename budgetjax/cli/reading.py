@@ -4,7 +4,7 @@ import dataclasses
 import os
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import click
@@ -16,6 +16,7 @@ from budgetjax.cli import reports
 from budgetjax.cli.options import STANDARD, Columns
 from budgetjax.cli.reports import join_values, with_count
 from budgetjax.models import Labelled
+from budgetjax.online import examples
 from budgetjax.raw_rows import SparseMatrix
 from budgetjax.refitting import calibration
 from budgetjax.saving import model_files
@@ -196,7 +197,27 @@ def open_examples(
     path = local_paths(files, columns)
     check_target(path, columns)
     text = False if regression else None
-    return open_source(path, columns, sparse=sparse, text_target=text)
+    source = open_source(path, columns, sparse=sparse, text_target=text)
+    return source if columns.weight is None else drop_weightless(source)
+
+
+def drop_weightless(source: Batches) -> Batches:
+    """The source without rows of weight 0, which have no say in units or gamma."""
+
+    def read() -> Iterator[tuple[Any, ...]]:
+        row = 0
+        for X, y, weight in source.read():
+            with names_errors(source.name):
+                examples.check_weights(weight, np.dtype(np.float32), row)
+            row += len(y)
+            present = np.flatnonzero(weight)
+            if len(present) == len(y):
+                yield X, y, weight
+            elif len(present):
+                yield X[present], y[present], weight[present]
+
+    # How many rows are left, and which targets, their weights have to tell.
+    return dataclasses.replace(source, read=read, num_rows=None, read_targets=None)
 
 
 def check_target(path: Path, columns: Columns) -> None:

@@ -132,7 +132,4 @@ def _read_all(
         X = scipy.sparse.csr_array(scipy.sparse.vstack(rows))
     else:
         X = np.concatenate([X if known is None else known.apply(X) for X in rows])
-    if not weight:
-        return X, y, None, known
-    counts = weight[0] > 0
-    return X[counts], y[counts], weight[0][counts], known
+    return X, y, weight[0] if weight else None, known

@@ -16,6 +16,7 @@ from budgetjax.cli.plot import draw
 from budgetjax.cli.train import train_online
 from budgetjax.kernels import RBF
 from budgetjax.online import sweeps
+from budgetjax.online.importance import SeenWeights
 from budgetjax.online.sweeps import Table
 from budgetjax.raw_rows import regroup
 from budgetjax.saving import model_files
@@ -115,7 +116,7 @@ def _run_grid(
 
     capacity = max(budget)
     grid = sweeps.grid(gamma=gamma, budget=budget, **swept)
-    weights = weight[0] if weight else None
+    weights = SeenWeights().relative(weight[0])[0] if weight else None
     result = sweeps.sweep(choice.algorithm, grid.init(init), X, y, weight=weights)
     error = np.asarray(result.error)
     table = grid.table(

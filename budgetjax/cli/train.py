@@ -27,6 +27,7 @@ from budgetjax.kernels import Mapped
 from budgetjax.losses import Loss
 from budgetjax.online import driver
 from budgetjax.online.algorithm import Algorithm
+from budgetjax.online.importance import SeenWeights
 from budgetjax.online.state import OnlineState
 from budgetjax.refitting import held_out, newton, refit
 from budgetjax.saving import model_files
@@ -164,8 +165,12 @@ def _fit_stream(
     epochs = training.epochs
 
     def read() -> Iterator[tuple[np.ndarray, ...]]:
+        seen = SeenWeights()
         for _ in range(epochs):
-            yield from source.read()
+            for X, y, *weight in source.read():
+                if weight:
+                    weight[0], seen = seen.relative(weight[0])
+                yield X, y, *weight
 
     longer = dataclasses.replace(
         source, read=read, num_rows=None if rows is None else epochs * rows

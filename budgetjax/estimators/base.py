@@ -7,14 +7,10 @@ from jaxtyping import Float, Shaped
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import NotFittedError
-from sklearn.utils.validation import (
-    _check_sample_weight,
-    check_is_fitted,
-    validate_data,
-)
+from sklearn.utils.validation import check_is_fitted, validate_data
 
-from budgetjax import _checks, _compile_cache, models
-from budgetjax._errors import ArgumentError, names_class
+from budgetjax import _compile_cache, models
+from budgetjax._errors import names_class
 from budgetjax.estimators import categories, inputs
 from budgetjax.estimators.inputs import Rows, Table, Weights
 from budgetjax.models import Labelled
@@ -131,6 +127,7 @@ class Estimator(BaseEstimator):
         **options: bool,
     ) -> Examples:
         """Rows to learn, their targets and weights, after checks."""
+        X, y, sample_weight = inputs.drop_weightless(sample_weight, X, y)
         rows, targets = self._validate(X=X, y=y, reset=first, **options)
         return rows, targets, self._weights(rows, sample_weight, first=first)
 
@@ -140,13 +137,7 @@ class Estimator(BaseEstimator):
         """The weights of rows to learn, after checks of both."""
         dtype = inputs.dtype_of(X) if first else models.dtype_of(self._model)
         inputs.check_range(X, dtype)
-        _checks.check_unmasked("sample_weight", sample_weight)
-        weights = _check_sample_weight(
-            sample_weight, X, dtype=np.float64, ensure_non_negative=True
-        )
-        if not np.any(weights > 0):
-            raise ArgumentError("sample_weight", "not be zero for all rows", "zeros")
-        return weights
+        return inputs.check_weights(sample_weight, X)
 
 
 class Classifier(ClassifierMixin, Estimator):

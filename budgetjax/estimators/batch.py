@@ -85,9 +85,6 @@ class OneVersusRest(Classifier):
           UserWarning: if features look unscaled.
         """
         rows, labels, weights = self._examples(X, y, sample_weight, first=True)
-        if not np.all(weights > 0):
-            present = weights > 0
-            rows, labels, weights = rows[present], labels[present], weights[present]
         classes, name = inputs.classes_of(labels), type(self).__name__
         parameters = self.get_params(deep=False)
         random = check_random_state(parameters.pop("random_state", None))

@@ -151,7 +151,9 @@ class BudgetedKernelClassifier(Classifier, Supervised):
           X: shape `(n, features)`, an array, a data frame or a sparse matrix, which
             becomes dense block by block.
           y: labels of any type, at least two classes, shape `(n,)`.
-          sample_weight: factors of the losses of the rows, at least 0, shape `(n,)`.
+          sample_weight: factors of the losses of the rows in the refit, at least 0,
+            shape `(n,)`. The stream divides them by their mean so far. A row of weight
+            0 changes nothing.
 
         Returns:
           The estimator.
@@ -166,6 +168,7 @@ class BudgetedKernelClassifier(Classifier, Supervised):
         rows, y, weights = self._examples(X, y, sample_weight, first=True)
         classes = inputs.classes_of(y)
         weights = weights * inputs.class_weights(self.class_weight, classes, y, y)
+        rows, y, weights = inputs.drop_weightless(weights, rows, y)
         return rows, y, weights, Labelled(None, classes=classes)
 
     @names_class

@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 from collections.abc import Mapping
-from typing import Protocol, TypeAlias, runtime_checkable
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import jax
 import numpy as np
@@ -11,11 +11,13 @@ import scipy.sparse
 from jaxtyping import Float, Shaped
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
+from sklearn.utils import _safe_indexing, check_consistent_length
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.sparsefuncs import csc_median_axis_0
+from sklearn.utils.validation import _check_sample_weight
 
-from budgetjax import models, scaling
+from budgetjax import _checks, models, scaling
 from budgetjax._errors import ArgumentError
 from budgetjax.encoding import Encoding
 from budgetjax.kernels import Kernel
@@ -253,6 +255,33 @@ def class_weights(
         return np.ones(len(y))
     by_class = compute_class_weight(class_weight, classes=classes, y=counted)
     return by_class[label_indices(classes, y)]
+
+
+def check_weights(sample_weight: Weights, X: Table) -> Float[np.ndarray, " n"]:
+    """The weights of rows, after checks; ones for None."""
+    _checks.check_unmasked("sample_weight", sample_weight)
+    weights = _check_sample_weight(
+        sample_weight, X, dtype=np.float64, ensure_non_negative=True
+    )
+    if not np.any(weights > 0):
+        raise ArgumentError("sample_weight", "not be zero for all rows", "zeros")
+    return weights
+
+
+def drop_weightless(sample_weight: Weights, *arrays: Any) -> tuple[Any, ...]:
+    """These arrays of rows without those of weight 0, followed by the weights.
+
+    They go first, since any row that is read may decide on categories, units or gamma.
+    """
+    if sample_weight is None:
+        return *arrays, None
+    weights = check_weights(sample_weight, arrays[0])
+    present = np.flatnonzero(weights > 0)
+    if len(present) == len(weights):
+        return *arrays, weights
+    check_consistent_length(*arrays)
+    arrays = (one.tocsr() if isinstance(one, SparseMatrix) else one for one in arrays)
+    return *(_safe_indexing(one, present) for one in arrays), weights[present]
 
 
 def warn_unscaled(name: str, X: Rows, origin: Float[np.ndarray, " features"]) -> None:

@@ -9,6 +9,7 @@ from sklearn.base import OutlierMixin
 
 from budgetjax import _checks, models
 from budgetjax._errors import names_class
+from budgetjax.estimators import inputs
 from budgetjax.estimators.inputs import RandomState, Rows, Table, Weights
 from budgetjax.estimators.online import OnlineEstimator, Streamed
 from budgetjax.kernels import Kernel
@@ -98,6 +99,7 @@ class BudgetedOneClass(OutlierMixin, OnlineEstimator):
         self, X: Table, sample_weight: Weights, *, first: bool
     ) -> tuple[Rows, Float[np.ndarray, " n"]]:
         """Rows to learn and their weights, after checks."""
+        X, sample_weight = inputs.drop_weightless(sample_weight, X)
         rows = self._validate(X=X, reset=first)
         weights = self._weights(rows, sample_weight, first=first)
         _checks.open_unit_interval("rate", self.rate)

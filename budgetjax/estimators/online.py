@@ -17,7 +17,7 @@ from budgetjax.estimators.forms import Form
 from budgetjax.estimators.inputs import EncodedRows, Features, RandomState, Rows, Sample
 from budgetjax.kernels import Kernel
 from budgetjax.models import Labelled
-from budgetjax.online import driver, registry
+from budgetjax.online import driver, importance, registry
 from budgetjax.online.algorithm import Algorithm, average_iterates
 from budgetjax.online.choices import Choice
 from budgetjax.online.fourier import fourier
@@ -119,10 +119,13 @@ class Streamed(NamedTuple):
         states = [self.model.model, *self.rivals]
         few = sum(map(len, orders)) <= FEW_TO_STREAM
         sizes = driver.FEW_ROWS, driver.PLAIN_SCAN if few else None
+        weights, seen = self.examples.weights, importance.SeenWeights()
         for order in orders:
+            steps = np.zeros_like(weights)
+            steps[order], seen = seen.relative(weights[order])
+            examples = self.examples._replace(weights=steps)
             states = [
-                learn(state, self.examples, order, *sizes, report=report)
-                for state in states
+                learn(state, examples, order, *sizes, report=report) for state in states
             ]
         model = self.model._replace(model=states[0])
         return self._replace(model=model, rivals=states[1:])
@@ -150,6 +153,8 @@ class OnlineEstimator(Estimator):
     _reservoir: Reservoir | None = None
     # The model after the refit on that sample, from the first prediction on.
     _solved: Labelled | None = None
+    # The weights of the stream so far.
+    _seen_weights = importance.SeenWeights()
     # The importances of features in the metric that the last refit has learned, if any.
     _importances: Float[np.ndarray, " features"] | None = None
 
@@ -230,11 +235,12 @@ class OnlineEstimator(Estimator):
 
     def _fit_stream(self, prepared: Prepared) -> None:
         """Fits a new model; see `fit`."""
-        X, *_ = prepared
+        X, _, weights, _ = prepared
         streamed, seed, orders = self._stream_forms(prepared)
         refits = self._check_refit(X.shape[1])
         model = self._refit(streamed, seed, orders) if refits else streamed[0].model
         self._model, self._reservoir, self._solved = model, None, None
+        *_, self._seen_weights = importance.SeenWeights().relative(weights)
         self.n_iter_ = len(orders)
 
     def _stream_forms(
@@ -327,13 +333,16 @@ class OnlineEstimator(Estimator):
             model, reservoir = self._model, self._reservoir
             model = self._with_room(model, len(y))
             rows = inputs.encode_rows(X, model.scaling)
-        examples = Examples(rows, inputs.origin(model), targets, weights)
+        before = importance.SeenWeights() if first else self._seen_weights
+        steps, seen_weights = before.relative(weights)
+        examples = Examples(rows, inputs.origin(model), targets, steps)
         state = learn(model.model, examples, np.arange(len(y)))
         if reservoir is not None:
             given = inputs.dense(rows, models.dtype_of(model), examples.origin)
             reservoir = reservoir.updated(given, y, weights)
         self._model = model._replace(model=state, intercept=labels.intercept)
         self._reservoir, self._solved = reservoir, None
+        self._seen_weights = seen_weights
         if first:
             self.n_iter_ = 1
 

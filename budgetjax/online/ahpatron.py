@@ -11,6 +11,7 @@ from budgetjax._errors import names_errors
 from budgetjax._pytree import Counter, Name
 from budgetjax._shapes import Flag, Label, Scalar, Score
 from budgetjax.kernels import Kernel
+from budgetjax.online import importance
 from budgetjax.online.algorithm import Algorithm, init_fields
 from budgetjax.online.ball import (
     project_onto_ball,
@@ -136,8 +137,12 @@ def update(
     """Steps 2 and 3; the strategy has taken step 1."""
     expansion = state.expansion
     step = state.radius / jnp.sqrt(4 * expansion.budget.astype(score.dtype))
-    direction = candidate.weight * step * losses.margin_subgradient(score, y)
-    candidate = candidate._replace(coefficients=direction / expansion.scale)
+    direction = losses.margin_subgradient(score, y)
+    gain = jnp.sum(direction**2) * step * candidate.kernel_self
+    missing = state.margin - losses.margin(score, y)
+    steps = importance.repeats(candidate.weight, missing, gain)
+    coefficients = steps * step * direction / expansion.scale
+    candidate = candidate._replace(coefficients=coefficients)
     _, edits = state.maintenance.insert(state.kernel, expansion, candidate)
     edits, squared_norm, *_ = project_onto_ball(
         state.kernel, expansion, state.squared_norm, edits, state.radius

@@ -321,8 +321,10 @@ class Algorithm(Generic[Arguments, State]):
           x: the example, shape `(num_features,)`.
           y: the label, -1 or +1, or an integer in `0 .. num_classes-1`; for a regressor
             a real number, or an array of shape `(num_outputs,)`.
-          weight: a factor of the update, at least 0. An example of weight 0 changes
-            nothing, not even the clock. None is 1.
+          weight: how many equal examples this one stands for, at least 0. Up to 1 it
+            is a factor of the update; a heavier example moves the model no farther
+            than to the minimum of its own loss, or until it violates no more. An
+            example of weight 0 changes nothing, not even the clock. None is 1.
 
         Raises:
           ValueError: if the state belongs to another algorithm, or a shape, a label or
@@ -346,7 +348,7 @@ class Algorithm(Generic[Arguments, State]):
           state: a state of this algorithm.
           X: examples, shape `(size, num_features)`, before the origin is subtracted.
           y: labels, shape `(size,)`, or targets, `(size, num_outputs)`.
-          weights: factors of the updates, 0 where an example is to be skipped.
+          weights: as for `step`, 0 where an example is to be skipped.
           axis: the name of a `jax.vmap` over models, or None.
         """
         X = X - state.expansion.origin[None]

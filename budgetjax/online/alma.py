@@ -12,6 +12,7 @@ from budgetjax._errors import ArgumentError, names_errors
 from budgetjax._pytree import Counter, Name
 from budgetjax._shapes import Flag, Label, Scalar, Score
 from budgetjax.kernels import Kernel, Normalized
+from budgetjax.online import importance
 from budgetjax.online.algorithm import Algorithm, init_fields
 from budgetjax.online.ball import project_onto_ball, refresh_squared_norm
 from budgetjax.online.maintenance import Maintenance, init_maintenance
@@ -138,8 +139,11 @@ def update(
     """The example enters, the strategy makes room, the ball bounds the model."""
     expansion = state.expansion
     eta = STEP / (_root(state) * _length(score.shape[0]))
-    direction = candidate.weight * eta * losses.margin_subgradient(score, y)
-    candidate = candidate._replace(coefficients=direction / expansion.scale)
+    direction = eta * losses.margin_subgradient(score, y)
+    gain = _length(score.shape[0]) ** 2 * eta * candidate.kernel_self
+    missing = _threshold(state) - losses.margin(score, y)
+    steps = importance.repeats(candidate.weight, missing, gain)
+    candidate = candidate._replace(coefficients=steps * direction / expansion.scale)
     maintenance, edits = state.maintenance.insert(state.kernel, expansion, candidate)
     edits, squared_norm, _, factor = project_onto_ball(
         state.kernel, expansion, state.squared_norm, edits, 1.0

@@ -12,7 +12,7 @@ from budgetjax._errors import ArgumentError, names_errors
 from budgetjax._pytree import Counter, Name
 from budgetjax._shapes import Index, Label, PerPair, PerRow, Scalar, Score
 from budgetjax.kernels import Kernel
-from budgetjax.online import algorithm, span, support_set
+from budgetjax.online import algorithm, importance, span, support_set
 from budgetjax.online.algorithm import Algorithm, init_fields, violates_hinge
 from budgetjax.online.maintenance import Maintenance, init_maintenance
 from budgetjax.online.span import Span
@@ -22,6 +22,9 @@ from budgetjax.online.support_set import NOWHERE, Candidate, Edits, RankOneUpdat
 # examples move them early, smaller values late; 1e-3 to 1e-5 differ by at most half a
 # point.
 REGULARIZATION = 1e-4
+# The rounding errors of v, in units of that of 1, with room to spare: smaller noise
+# lets the covariance lose its sign.
+ROUNDING = 1024
 
 
 @_pytree.shown
@@ -100,7 +103,8 @@ def init(
     With ``drift``, :math:`S \leftarrow (1 - \delta) S + \delta I` precedes step 2: old
     knowledge becomes uncertain again, and the model follows a drifting stream.
 
-    An example of weight w has the noise r / w, and enters Pegasos with weight w.
+    An example of weight w has the noise r / w, though none that float32 cannot resolve,
+    and enters Pegasos with weight w.
 
     Cost: O(B (d + C)) per example; a margin below 1 adds O(B (B + d + C)). Memory:
     three B x B matrices.
@@ -215,7 +219,9 @@ def update(
     v = jnp.maximum(jnp.dot(p, s, precision="highest"), jnp.dot(s, s))
     columns = 1 if score.shape[0] == 1 else 2
     # Figure 1 of AROW: beta_t and alpha_t = loss beta_t.
-    noise = state.confidence / candidate.weight
+    # A weight does not take it below the rounding errors of v.
+    least = jnp.minimum(state.confidence, ROUNDING * jnp.finfo(v.dtype).eps)
+    noise = jnp.maximum(state.confidence / candidate.weight, least)
     beta = jnp.where(loss > 0, 1 / (columns * v + noise), 0)
     certainty = span.add_products(kept * model.certainty, (beta * s, s))
     step = RankOneUpdate(
@@ -261,8 +267,11 @@ def _move_if_allowed(
         losses.margin(score, y) <= limit
     )
 
-    direction = candidate.weight * losses.margin_subgradient(score, y)
-    entering = candidate._replace(coefficients=direction)
+    direction = losses.margin_subgradient(score, y)
+    gain = jnp.sum(direction**2) * candidate.kernel_self
+    missing = limit - losses.margin(score, y)
+    steps = importance.repeats(candidate.weight, missing, gain)
+    entering = candidate._replace(coefficients=steps * direction)
     pegasos = _pegasos(expansion, counts)
     given = _platform.pack((state.kernel, pegasos, strategy, model, entering))
 

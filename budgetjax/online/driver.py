@@ -57,8 +57,10 @@ def run(
       y: labels, shape `(n,)`: -1 and +1, or integers in `0 .. num_classes-1`; for a
         regressor real numbers, shape `(n, num_outputs)` for several outputs, or `(n,)`
         if all share one target.
-      weight: factors of the updates, shape `(n,)`, at least 0; booleans are allowed. A
-        row of weight 0 is scored and otherwise ignored. None is 1 for all.
+      weight: how many equal rows each one stands for, shape `(n,)`, at least 0;
+        booleans are allowed. Up to 1 it is a factor of the update; a heavier row moves
+        the model no farther than to the minimum of its own loss, or until it violates
+        no more. A row of weight 0 is scored and otherwise ignored. None is 1 for all.
       block_size: examples per block; 1 is the plain scan of `step`. None chooses.
       keep_scores: whether to return the scores. With many classes they take more memory
         than the rows.

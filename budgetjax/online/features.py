@@ -20,7 +20,7 @@ from budgetjax._errors import ArgumentError
 from budgetjax._pytree import Counter, Name
 from budgetjax._shapes import Basis, Flag, PerRow, Scalar, Score, Target, Weights
 from budgetjax.kernels import Kernel
-from budgetjax.online import algorithm
+from budgetjax.online import algorithm, importance
 from budgetjax.online.support_set import Expansion
 
 _SGD = optax.sgd(0.2)
@@ -117,11 +117,18 @@ def take_step(
 ) -> State:
     """One step of the optimiser, if the example has a weight."""
     present = weight > 0
-    gradient = weight * losses.gradient(state.loss, score, y)
-    slopes = features[:, None] * gradient[None]
-    changes, optimizer_state = state.optimizer(
-        slopes, state.optimizer_state, state.weights
-    )
+    gradient = losses.gradient(state.loss, score, y)
+
+    def step(multiple: Scalar | Score) -> tuple[optax.Updates, optax.OptState]:
+        slopes = features[:, None] * (multiple * gradient)[None]
+        return state.optimizer(slopes, state.optimizer_state, state.weights)
+
+    def gradient_after(multiple: Score) -> Score:
+        moved = jnp.matmul(features, step(multiple)[0], precision="highest")
+        return losses.gradient(state.loss, score + moved, y)
+
+    multiple = importance.step_multiple(weight, y, gradient, gradient_after)
+    changes, optimizer_state = step(multiple)
     weights, optimizer_state = jax.tree.map(
         lambda new, old: jnp.where(present, new, old).astype(old.dtype),
         (optax.apply_updates(state.weights, changes), optimizer_state),
@@ -137,6 +144,7 @@ def take_step(
         count = average.total + counts.astype(average.total.dtype)
         expansion = expansion._replace(average=average._replace(total=count))
     mistaken = losses.is_mistake(score, y) & present
+    updated = has_gradient(multiple * gradient)
     return state._replace(
         expansion=expansion,
         weights=weights,
@@ -144,7 +152,7 @@ def take_step(
         optimizer_state=optimizer_state,
         num_seen=num_seen,
         num_mistakes=state.num_mistakes.after(mistaken.astype(jnp.int32)),
-        num_updates=state.num_updates.after(has_gradient(gradient).astype(jnp.int32)),
+        num_updates=state.num_updates.after(updated.astype(jnp.int32)),
     )
 
 

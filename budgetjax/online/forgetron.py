@@ -11,7 +11,7 @@ from budgetjax._errors import ArgumentError, names_errors
 from budgetjax._pytree import Counter, Name
 from budgetjax._shapes import Flag, Label, Scalar, Score
 from budgetjax.kernels import Kernel
-from budgetjax.online import algorithm, support_set
+from budgetjax.online import algorithm, importance, support_set
 from budgetjax.online.algorithm import Algorithm, init_fields
 from budgetjax.online.ball import squared_norm_of
 from budgetjax.online.support_set import Candidate, Edits, Expansion
@@ -91,9 +91,10 @@ def init(
     The slack is that of Lemma 2 for all rules, and may be negative for a fixed
     :math:`\phi` or a larger U.
 
-    An example of weight w enters with :math:`\sigma_t = w`, and
-    :math:`M \leftarrow M + w`. The bound holds for equal weights only: a heavy example
-    leaves after B light ones, and may then be misclassified again.
+    An example of weight w is w equal ones at once: it enters with the number m of their
+    mistakes, at most w, as :math:`\sigma_t`, and :math:`M \leftarrow M + m`. The bound
+    holds for equal weights only: a heavy example leaves after B light ones, and may
+    then be misclassified again.
 
     Cost: O(B d) per example; a mistake adds a second kernel row, O(B d).
 
@@ -173,12 +174,14 @@ def update(
     sigma, label = jnp.abs(coefficient), jnp.sign(coefficient)
     products = jnp.matmul(kernel_row[None], expansion.coefficients, precision="highest")
     response = (expansion.scale * products)[0, 0]
-    own = candidate.weight * losses.margin_subgradient(score, y)
+    missing = -losses.margin(score, y)
+    steps = importance.repeats(candidate.weight, missing, candidate.kernel_self)
+    own = steps * losses.margin_subgradient(score, y)
     mu = label * (response + own[0] * candidate.kernel_row[oldest])
 
     # Psi is a phi^2 + b phi, and c > 0 if the constraint held the round before.
     a, b = sigma * sigma - 2 * sigma * mu, 2 * sigma
-    gain = 15 / 32 * candidate.weight
+    gain = 15 / 32 * steps
     squared_norm = state.squared_norm
     if state.phi is not None:
         c, phi = state.slack + gain, state.phi

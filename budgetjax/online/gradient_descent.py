@@ -16,7 +16,7 @@ from budgetjax._errors import ArgumentError
 from budgetjax._pytree import Counter, Name
 from budgetjax._shapes import Basis, Flag, Scalar, Score, Target, Weights
 from budgetjax.kernels import Kernel
-from budgetjax.online import algorithm, support_set
+from budgetjax.online import algorithm, importance, support_set
 from budgetjax.online.algorithm import Algorithm, Arguments, init_fields
 from budgetjax.online.ball import project_onto_ball, squared_norm_of
 from budgetjax.online.conservative import sums_before
@@ -149,8 +149,35 @@ def update(
     state: State, score: Score, y: Target, candidate: Candidate
 ) -> tuple[State, Edits]:
     """Steps 2 and 3, and the projection onto the ball; step 1 is `decay`."""
+    gradient = losses.gradient(state.loss, score, y)
+    score, gain = after_decay(state, score), step_gain(state, candidate)
+    multiple = importance.step_multiple(
+        candidate.weight,
+        y,
+        gradient,
+        lambda m: losses.gradient(state.loss, score - m * gain * gradient, y),
+    )
+    return insert(state, multiple * gradient, candidate)
+
+
+def after_decay(state: State, score: Score) -> Score:
+    """The score of the example after step 1."""
+    seen = state.num_seen.real(_wide(state))
+    if state.learning_rate is None:
+        kept = seen / (seen + 1)
+    else:
+        kept = 1 - jnp.minimum(_rate(state, seen) * state.regularization, 1)
+    return kept.astype(score.dtype) * score
+
+
+def step_gain(state: State, candidate: Candidate) -> Scalar:
+    """What a step of gradient 1 takes from the score of its example."""
+    return _unit(state) * state.expansion.scale * candidate.kernel_self
+
+
+def insert(state: State, gradient: Score, candidate: Candidate) -> tuple[State, Edits]:
+    """A step of this gradient; see `update`."""
     expansion = state.expansion
-    gradient = candidate.weight * losses.gradient(state.loss, score, y)
     unit = _unit(state)
     candidate = candidate._replace(coefficients=-unit * gradient, step=unit)
     maintenance, edits = state.maintenance.insert(state.kernel, expansion, candidate)

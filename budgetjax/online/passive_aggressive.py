@@ -67,6 +67,8 @@ def init(
     * PA-II: :math:`\ell / (k(x, x) + \frac{1}{2C})`, the minimizer of
       :math:`\frac12 \|w - w_t\|^2 + C \ell^2`.
 
+    A weight multiplies C, so a heavy row is learned until its loss is 0.
+
     With more classes the margin is :math:`f^{(y)} - f^{(r)}` with the best other class
     r, the coefficients are :math:`+\tau` and :math:`-\tau` in columns y and r, and
     :math:`k(x, x)` counts twice. If there are now B + 1 vectors, ``maintenance``
@@ -115,11 +117,13 @@ def update(
 ) -> tuple[State, Edits]:
     """The example enters with tau; the strategy makes room for it."""
     columns = 1 if score.shape[0] == 1 else 2
-    curvature = columns * candidate.kernel_self + state.damping
+    # The weight multiplies C.
+    largest = candidate.weight * state.largest_step
+    curvature = columns * candidate.kernel_self + state.damping / candidate.weight
     # If the kernel is 0 at x, no coefficient changes the margin.
     step = (1 - losses.margin(score, y)) / jnp.where(curvature > 0, curvature, 1)
-    tau = jnp.minimum(state.largest_step, jnp.where(curvature > 0, step, 0))
-    direction = candidate.weight * tau * losses.margin_subgradient(score, y)
+    tau = jnp.minimum(largest, jnp.where(curvature > 0, step, 0))
+    direction = tau * losses.margin_subgradient(score, y)
     candidate = candidate._replace(coefficients=direction)
     maintenance, edits = state.maintenance.insert(
         state.kernel, state.expansion, candidate

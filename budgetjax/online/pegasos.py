@@ -7,10 +7,12 @@ from jax.typing import ArrayLike, DTypeLike
 
 from budgetjax import _checks, losses
 from budgetjax._errors import names_errors
+from budgetjax._shapes import Label, Score
 from budgetjax.kernels import Kernel
-from budgetjax.online import gradient_descent
+from budgetjax.online import gradient_descent, importance
 from budgetjax.online.algorithm import violates_hinge
 from budgetjax.online.maintenance import Maintenance
+from budgetjax.online.support_set import Candidate, Edits
 
 
 @names_errors("pegasos.init")
@@ -82,8 +84,20 @@ def init(
     )
 
 
+def update(
+    state: gradient_descent.State, score: Score, y: Label, candidate: Candidate
+) -> tuple[gradient_descent.State, Edits]:
+    """Steps 2 to 4."""
+    direction = losses.margin_subgradient(score, y)
+    gain = jnp.sum(direction**2) * gradient_descent.step_gain(state, candidate)
+    missing = 1 - losses.margin(gradient_descent.after_decay(state, score), y)
+    steps = importance.repeats(candidate.weight, missing, gain)
+    return gradient_descent.insert(state, -steps * direction, candidate)
+
+
 pegasos = dataclasses.replace(
     gradient_descent.learner("pegasos", init),
     violates=violates_hinge,
+    update=update,
     no_update_above=lambda state: 1.0,
 )

@@ -11,6 +11,7 @@ from budgetjax._errors import names_errors
 from budgetjax._pytree import Counter, Name
 from budgetjax._shapes import Flag, Label, Scalar, Score
 from budgetjax.kernels import Kernel
+from budgetjax.online import importance
 from budgetjax.online.algorithm import Algorithm, init_fields
 from budgetjax.online.maintenance import Maintenance, init_maintenance
 from budgetjax.online.support_set import Candidate, Edits, Expansion
@@ -114,8 +115,11 @@ def update(
     state: State, score: Score, y: Label, candidate: Candidate
 ) -> tuple[State, Edits]:
     """The example enters; the strategy makes room for it."""
-    direction = candidate.weight * losses.margin_subgradient(score, y)
-    candidate = candidate._replace(coefficients=direction)
+    direction = losses.margin_subgradient(score, y)
+    gain = jnp.sum(direction**2) * candidate.kernel_self
+    missing = state.margin - losses.margin(score, y)
+    steps = importance.repeats(candidate.weight, missing, gain)
+    candidate = candidate._replace(coefficients=steps * direction)
     maintenance, edits = state.maintenance.insert(
         state.kernel, state.expansion, candidate
     )

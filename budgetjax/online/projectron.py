@@ -14,7 +14,7 @@ from budgetjax._errors import ArgumentError, names_errors
 from budgetjax._pytree import Counter, Name, Static
 from budgetjax._shapes import Flag, Label, PerRow, Scalar, Score
 from budgetjax.kernels import Kernel
-from budgetjax.online import algorithm, span, support_set
+from budgetjax.online import algorithm, importance, span, support_set
 from budgetjax.online.algorithm import Algorithm, init_fields
 from budgetjax.online.span import Span
 from budgetjax.online.support_set import NOWHERE, Candidate, Edits, RankOneUpdate
@@ -207,27 +207,29 @@ def update(
     mistake = margin <= 0
     enters = mistake & (distance > state.threshold) & ~expansion.full
 
-    tau = jnp.ones_like(margin)
+    # Each of two columns counts, also if they share a projection.
+    all_columns = 2 if score.shape[0] > 1 else 1
+    columns = all_columns // len(projections)
+    inside = sum(each.inside for each in projections)
+    gain = jnp.where(enters, all_columns * candidate.kernel_self, columns * inside)
+    steps = importance.repeats(candidate.weight, -margin, gain)
     if state.margin_updates:
-        # Each of two columns counts, also if they share a projection.
-        columns = 2 // len(projections) if score.shape[0] > 1 else 1
-        inside = sum(each.inside for each in projections)
         eta = jnp.where(state.threshold > 0, state.threshold, 1)
         beyond = (1 - margin) - distance / eta
         beyond = jnp.where(state.threshold > 0, beyond, -1)
         length = columns * jnp.maximum(inside, tiny)
         small = jnp.minimum((1 - margin) / length, 2 * beyond / length)
-        small = jnp.where(beyond > 0, jnp.minimum(small, 1), 0)
-        tau = jnp.where(mistake, 1, small)
+        small = jnp.where(beyond > 0, jnp.minimum(small, candidate.weight), 0)
+        steps = jnp.where(mistake, steps, small)
 
     slot = jnp.where(enters, expansion.num_active, NOWHERE)
-    own = candidate.weight * direction
-    row = support_set.row(expansion, candidate._replace(coefficients=own), slot)
+    own = candidate._replace(coefficients=steps * direction)
+    row = support_set.row(expansion, own, slot)
     per_slot = len(projections)
     spread = tuple(
         RankOneUpdate(
-            jnp.where(enters, 0, tau * each.d).reshape(-1, per_slot).sum(axis=1),
-            candidate.weight * each.columns,
+            jnp.where(enters, 0, each.d).reshape(-1, per_slot).sum(axis=1),
+            steps * each.columns,
         )
         for each in projections
     )

@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, Shaped
 
 from budgetjax import losses, models
 from budgetjax._sharding import Shards
-from budgetjax.online import driver
+from budgetjax.online import driver, importance
 from budgetjax.online.algorithm import Algorithm, clear
 from budgetjax.raw_rows import pad_rows
 from budgetjax.refitting import calibration, moving_vectors, newton, training_data
@@ -220,6 +220,7 @@ def replay(
     weights: Float[np.ndarray, " n"],
 ) -> Any:
     """The state after these rows, learned in blocks of one size."""
+    weights, _ = importance.SeenWeights().relative(weights)
     size = driver.FEW_ROWS
     for first in range(0, len(y), size):
         part = slice(first, first + size)

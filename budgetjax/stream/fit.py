@@ -412,13 +412,12 @@ def _prepare_batches(
                     "others",
                 ).advised(checkpoints.START_OVER)
             continue
-        warning = None
+        warning, counted = None, X if np.all(weight > 0) else X[weight > 0]
         if isinstance(scaling, Scaling):
-            counted = X if np.all(weight > 0) else X[weight > 0]
             scaling = scaling.updated(counted, first_row=first)
             X = scaling.apply(X, vectors.dtype)
         elif scaling is None and index == 0 and not model.num_rows:
-            warning = scale_warning(X)
+            warning = scale_warning(counted)
         batch = _pad(X, y, weight, rows, first)
         yield batch._replace(scaling=scaling, raw=(raw, y, weight), warning=warning)
     if read < start.batches:

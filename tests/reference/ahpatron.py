@@ -5,6 +5,7 @@ import math
 import numpy as np
 
 from . import support
+from .importance import repeats
 from .maintenance import norms, redistribute, replace
 from .passes import Pass
 
@@ -24,7 +25,9 @@ def run(kernel, X, y, *, budget, ridge, epsilon=0.5, radius=None, **given):
             learner.active = project_half(kernel, learner.active, ridge)
             scale(learner, before / norm(learner, kernel))
         direction = support.candidate_row(label, rival, learner.C)
-        learner.insert(x, weight * step * direction)
+        gain = (direction**2).sum() * step * kernel(x, x)
+        steps = repeats(weight, 1 - epsilon - margin, gain)
+        learner.insert(x, steps * step * direction)
         scale(learner, min(1.0, U / norm(learner, kernel)))
     return learner.record()
 

@@ -3,6 +3,7 @@
 import math
 
 from . import support
+from .importance import repeats
 from .passes import Pass
 
 
@@ -19,7 +20,10 @@ def run(kernel, X, y, *, alpha=0.9, **given):
             learner.updates.append(learner.t)
             eta = math.sqrt(2.0) / math.sqrt(k)
             direction = support.candidate_row(label, rival, learner.C)
-            learner.insert(x, weight * eta / length * direction)
+            gain = length * eta * kernel(x, x)
+            missing = (1 - alpha) * gamma * length - margin
+            steps = repeats(weight, missing, gain)
+            learner.insert(x, steps * eta / length * direction)
             vectors = support.stack_vectors(learner.active)
             norm = learner.norm(support.kernel_matrix(kernel, vectors))
             for s in support.occupied(learner.active):

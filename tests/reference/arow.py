@@ -18,6 +18,7 @@ itself a support vector: in its own position k(Z, x) is k(x, x).
 import numpy as np
 
 from . import support
+from .importance import repeats
 from .passes import Pass
 
 REGULARIZATION = 1e-4  # lambda of Pegasos
@@ -71,7 +72,10 @@ def run(
         if landmarks is None and wanted and num_moves + 1 <= room:
             num_moves = num_moves + 1
             before = vectors(learner.active)
-            learner.insert(x, weight * support.candidate_row(label, rival, C))
+            direction = support.candidate_row(label, rival, C)
+            missing = REGULARIZATION * len(learner.updates) - margin
+            gain = (direction**2).sum() * kernel(x, x)
+            learner.insert(x, repeats(weight, missing, gain) * direction)
             mean, covariance = follow(
                 kernel, ridge, before, vectors(learner.active), x, mean, covariance
             )

@@ -9,6 +9,7 @@ import math
 import numpy as np
 
 from . import support
+from .importance import repeats
 from .maintenance import replace
 from .passes import Pass
 
@@ -18,8 +19,8 @@ def run(kernel, X, y, *, budget, weights=None, shrink="self-tuned", radius=None)
 
     `shrink` is the rule, or a fixed phi; `radius` is U of the basic rule.
 
-    An example of weight w enters with sigma = w, and M is the sum of the weights of
-    the mistakes.
+    A row of weight w is w equal rows at once, and enters with sigma, the number of its
+    mistakes, up to w. M is the sum of these numbers.
     """
     learner = Pass(kernel, X, y, budget=budget, weights=weights)
     sigma, labels = {}, {}  # by age: sigma_i and y_i of who was inserted in round i
@@ -30,11 +31,12 @@ def run(kernel, X, y, *, budget, weights=None, shrink="self-tuned", radius=None)
         margin, _ = learner.margin_and_rival(f, label)
         if margin <= 0:
             t = learner.t
-            M = M + weight
+            steps = repeats(weight, -margin, kernel(x, x))
+            M = M + steps
 
             # Step (1): insert with weight 1.
-            sigma[t], labels[t] = weight, label
-            candidate = support.SupportVector(x, np.array([weight * label]), t)
+            sigma[t], labels[t] = steps, label
+            candidate = support.SupportVector(x, np.array([steps * label]), t)
             everyone = learner.active + [candidate]
 
             full = len(everyone) > budget

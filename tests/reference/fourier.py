@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from .importance import multiple
 from .passes import Pass
 from .support import weighted_sum
 
@@ -26,6 +27,8 @@ def run(X, y, *, frequencies, gradient, learning_rate, **given):
     W = np.zeros((2 * len(frequencies), learner.C))
     rounds = learner.rounds(lambda x: weighted_sum(features(frequencies, x), W))
     for x, target, weight, f in rounds:
-        step = learning_rate(learner.t) * weight
-        W = W - step * np.outer(features(frequencies, x), gradient(f, target))
+        p, g = features(frequencies, x), gradient(f, target)
+        step = learning_rate(learner.t)
+        m = multiple(weight, g, gradient, f, -step * (p @ p) * g, target)
+        W = W - step * m * np.outer(p, g)
     return Record(scores=learner.score_array(), W=W)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from . import support
+from .importance import multiple
 from .passes import Pass
 
 
@@ -53,7 +54,9 @@ def run(kernel, X, y, *, budget, tolerance, gradient, learning_rate, **given):
                 )
                 W = np.append(W, np.zeros((1, learner.C)), axis=0)
                 p = features(x)
-            W = W - learning_rate(learner.t) * weight * np.outer(p, g)
+            step = learning_rate(learner.t)
+            m = multiple(weight, g, gradient, f, -step * (p @ p) * g, target)
+            W = W - step * m * np.outer(p, g)
     return Record(
         scores=learner.score_array(),
         landmarks=landmarks,

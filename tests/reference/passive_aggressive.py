@@ -21,8 +21,8 @@ def run(kernel, X, y, *, variant="PA-I", penalty=1.0, **given):
             learner.updates.append(learner.t)
             direction = support.candidate_row(label, rival, learner.C)
             square = (direction**2).sum() * kernel(x, x)
-            tau = step(variant, loss, square, penalty)
-            learner.insert(x, weight * tau * direction)
+            tau = step(variant, loss, square, weight * penalty)
+            learner.insert(x, tau * direction)
     return learner.record()
 
 

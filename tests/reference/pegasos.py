@@ -14,6 +14,7 @@ import math
 import numpy as np
 
 from . import support
+from .importance import repeats
 from .passes import Pass
 
 
@@ -38,8 +39,11 @@ def run(kernel, X, y, *, regularization, project_to_ball=False, **given):
         if margin < 1:
             learner.updates.append(learner.t)
             # Lines 3 to 7.
-            row = weight * support.candidate_row(label, rival, learner.C) / shrink
-            learner.insert(x, row)
+            direction = support.candidate_row(label, rival, learner.C)
+            gain = (direction**2).sum() * kernel(x, x) / (regularization * learner.t)
+            decayed = margin * (learner.t - 1) / learner.t
+            steps = repeats(weight, 1 - decayed, gain)
+            learner.insert(x, steps * direction / shrink)
 
             # Line 8. It belongs to every round, but in a round without an update
             # the norm only shrinks, and it was inside the ball before.

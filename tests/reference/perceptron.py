@@ -7,6 +7,7 @@ Budget Perceptron (Cesa-Bianchi, Gentile 2006); `remove_largest_margin` - CKS
 (Crammer, Kandola, Singer 2003).
 """
 
+from .importance import repeats
 from .passes import Pass
 from .support import candidate_row
 
@@ -18,5 +19,8 @@ def run(kernel, X, y, *, margin=0.0, **given):
         round_margin, rival = learner.margin_and_rival(f, label)
         if round_margin <= margin:
             learner.updates.append(learner.t)
-            learner.insert(x, weight * candidate_row(label, rival, learner.C))
+            direction = candidate_row(label, rival, learner.C)
+            gain = (direction**2).sum() * kernel(x, x)
+            steps = repeats(weight, margin - round_margin, gain)
+            learner.insert(x, steps * direction)
     return learner.record()

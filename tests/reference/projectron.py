@@ -12,6 +12,7 @@ those of r for column r, as in DOGMA, the code of Orabona.
 import numpy as np
 
 from . import support
+from .importance import repeats
 from .passes import Pass
 
 TINY = np.finfo(np.float64).tiny
@@ -41,7 +42,6 @@ def run(
         active = learner.active
         margin, rival = learner.margin_and_rival(f, label)
         direction = support.candidate_row(label, rival, learner.C)
-        candidate = support.SupportVector(x, weight * direction, learner.t)
         if margin <= 0 or (margin_updates and margin < 1):
             learner.updates.append(learner.t)
 
@@ -57,24 +57,24 @@ def run(
         delta = max(delta for _, delta, _ in projections.values())
         if margin <= 0:
             if active and (delta <= threshold or len(active) == budget):
+                gain = product(columns, projections)
+                steps = repeats(weight, -margin, gain)
                 for c, (d, _, _) in projections.items():
-                    add(active, d, weight * columns[c])
+                    add(active, d, steps * columns[c])
             else:
                 for c in columns:
                     members.setdefault(c, []).append(len(active))
+                steps = repeats(weight, -margin, (direction**2).sum() * kernel(x, x))
+                candidate = support.SupportVector(x, steps * direction, learner.t)
                 learner.active = active + [candidate]
         elif margin_updates and margin < 1 and threshold > 0:
             loss = 1 - margin
             gain = loss - delta / threshold
             if gain > 0:
-                nu = sum(
-                    (columns[c] ** 2).sum() * inner
-                    for c, (_, _, inner) in projections.items()
-                )
-                nu = max(nu, TINY)
-                tau = min(loss / nu, 2 * gain / nu, 1)
+                nu = max(product(columns, projections), TINY)
+                tau = min(loss / nu, 2 * gain / nu, weight)
                 for c, (d, _, _) in projections.items():
-                    add(active, d, weight * tau * columns[c])
+                    add(active, d, tau * columns[c])
     return learner.record()
 
 
@@ -91,6 +91,13 @@ def projection(gram, kernel, active, members, x, ridge):
     d[members] = np.linalg.solve(support.with_ridge(K, ridge), k)
     squared = kernel(x, x) - 2 * (k @ d[members]) + d[members] @ K @ d[members]
     return d, np.sqrt(max(squared, TINY)), k @ d[members]
+
+
+def product(columns, projections):
+    """What the projections add to the margin."""
+    return sum(
+        (columns[c] ** 2).sum() * inner for c, (_, _, inner) in projections.items()
+    )
 
 
 def add(active, d, row):

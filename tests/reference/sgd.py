@@ -7,6 +7,7 @@ All coefficients here are the true ones: there is no scalar that shrinks them.
 """
 
 from . import support
+from .importance import multiple
 from .passes import Pass
 
 
@@ -29,6 +30,8 @@ def run(kernel, X, y, *, gradient, learning_rate, regularization=0.0, **given):
         g = gradient(f, target)
         if (g != 0).any():
             learner.updates.append(learner.t)
-            learner.insert(x, -eta * weight * g)
+            change = -eta * kernel(x, x) * g
+            m = multiple(weight, g, gradient, factor * f, change, target)
+            learner.insert(x, -eta * m * g)
         learner.add_to_average()
     return learner.record()

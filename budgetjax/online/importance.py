@@ -1,0 +1,120 @@
+"""How far the weight of an example carries its step.
+
+A row of weight w counts as w equal rows. If its step were multiplied by w, it would
+pass the minimum of the row's own loss: a squared loss would diverge. So a weight up to
+1 multiplies the step, and at weight 1 it is that of the paper, but beyond 1 the loss
+has the last word. Karampatziakis and Langford (2011), "Online importance weight aware
+updates", https://arxiv.org/abs/1011.1576, compare such rules.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from budgetjax._shapes import Scalar, Score, Target
+
+# A row whose margin misses the next step by so little takes it, since rounding must
+# not decide ties, where the margin of a Perceptron is a whole number.
+TIE = 1e-3
+# `step_multiple` finds its solution digit by digit, of so many bits.
+BITS = 4
+
+
+class SeenWeights(NamedTuple):
+    """The mean of the weights of a stream so far, and their number, without zeros.
+
+    To who counts exposures or grams only the ratios of weights mean something. So
+    estimators divide the weights of a stream by their mean, and a learner makes steps
+    of its usual size. The mean is the one so far, and `partial_fit` is part of `fit`.
+    """
+
+    mean: float = 0.0
+    count: int = 0
+
+    def after(self, weight: float) -> "SeenWeights":
+        """With one more weight, above 0."""
+        count = self.count + 1
+        return SeenWeights(self.mean + (weight - self.mean) / count, count)
+
+    def relative(
+        self, weights: Float[np.ndarray, " n"]
+    ) -> tuple[Float[np.ndarray, " n"], "SeenWeights"]:
+        """More weights, each divided by the mean up to it, and the mean after them."""
+        if not len(weights):
+            return weights, self
+        counts = self.count + np.cumsum(weights > 0)
+        totals = self.mean * self.count + np.cumsum(weights, dtype=np.float64)
+        means = np.where(counts > 0, totals / np.maximum(counts, 1), 1.0)
+        return weights / means, SeenWeights(float(means[-1]), int(counts[-1]))
+
+
+def repeats(weight: Scalar, missing: Scalar, gain: Scalar) -> Scalar:
+    """How many steps a row takes, at most its weight, until it violates no more.
+
+    `gain` is what one step adds to the margin, and `missing` what the row lacks. If
+    nothing can be gained, it is one step.
+    """
+    useful = gain > 0
+    needed = jnp.floor(missing / jnp.where(useful, gain, 1) + TIE) + 1
+    return jnp.minimum(weight, jnp.where(useful, needed, 1))
+
+
+def step_multiple(
+    weight: Scalar,
+    y: Target,
+    gradient: Score,
+    gradient_after: Callable[[Scalar], Score],
+) -> Float[Array, "*columns"]:
+    """The multiple of its step of weight 1 that a row takes, for any loss.
+
+    Up to weight 1 it is the weight. Beyond, m is the solution of
+
+        m = 1 + (w - 1) <g(m), g> / <g, g>,
+
+    where g is the gradient of the loss before the step, and g(m) that after m steps:
+    one explicit step, and an implicit one for the rest of the weight, which minimises
+    the loss plus a squared distance. It never passes the minimum, where g(m) is 0,
+    unless the first step does, and is the whole weight where the gradient does not
+    change. Several real outputs, whose losses are summed, have one m each.
+
+    Args:
+      weight, y: those of the example.
+      gradient: g, shape `(columns,)`.
+      gradient_after: g(m), for m of shape `(columns,)`.
+    """
+    largest = jnp.max(jnp.abs(gradient))
+    unit = jnp.where(largest > 0, largest, 1)
+
+    def product(other: Score) -> Score:
+        each = (other / unit) * (gradient / unit)
+        return each if y.ndim else jnp.broadcast_to(jnp.sum(each), each.shape)
+
+    wide = np.promote_types(gradient.dtype, np.float32)
+    logarithm, square = jnp.log1p(weight.astype(wide)), product(gradient)
+
+    def multiple(share: Score) -> Score:
+        return jnp.expm1(share * logarithm).astype(gradient.dtype)
+
+    def is_short(share: Score) -> Array:
+        m = multiple(share)
+        slope = product(gradient_after(m)) / jnp.where(square > 0, square, 1)
+        # False for NaN, where the loss has overflowed.
+        return m - 1 < (weight - 1) * slope
+
+    def refine(i: Array, share: Score) -> Score:
+        width = jnp.exp2(-BITS * (i + 1).astype(wide))
+        digits = jnp.arange(1, 2**BITS, dtype=wide)
+        short = jax.vmap(lambda digit: is_short(share + width * digit))(digits)
+        return share + width * jnp.sum(short, axis=0, dtype=wide)
+
+    heavy = weight > 1
+    # Light rows make no turn. The share is 0, and varies as the gradient does.
+    share = jnp.where(gradient == gradient, 0, gradient).astype(wide)
+    turns = -(-jnp.finfo(wide).nmant // BITS)
+    turns = jnp.where(heavy, jnp.int32(turns), jnp.int32(0))
+    share = jax.lax.fori_loop(jnp.int32(0), turns, refine, share)
+    return jnp.where(heavy, multiple(share), weight)
