@@ -208,7 +208,7 @@ NOT_DEFAULT = {
     "num_classes": 3,
     "num_outputs": 2,
     "capacity": 9,
-    "dtype": jnp.float16,
+    "dtype": jnp.bfloat16,
     "maintenance": bj.RemoveOldest(),
     "regularization": 0.02,
     "learning_rate": 0.02,

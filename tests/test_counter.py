@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import registry
+import rounding
 from compare import kept
 from registry import CAPACITY
 
@@ -34,7 +35,8 @@ def test_a_counter_reads_as_a_number():
     assert np.asarray([one, other]).tolist() == [10**12 + 7, 2]
     stacked = jax.tree.map(lambda *words: jnp.stack(words), one, other)
     np.testing.assert_array_equal(stacked, [10**12 + 7, 2])
-    assert one.real(jnp.float16) == np.inf
+    if rounding.has_float16():
+        assert one.real(jnp.float16) == np.inf
     assert other.after(UNIT) == UNIT + 2
 
 

@@ -197,7 +197,7 @@ def test_half_precision_is_refused_where_a_kernel_matrix_is_inverted():
         with pytest.raises(ValueError, match=f"{name}.init: dtype must be float32 or"):
             made(name, dtype=jnp.bfloat16)
     with pytest.raises(ValueError, match="Project: dtype must be float32 or"):
-        made("pegasos", maintenance=bj.Project(), dtype=jnp.float16)
+        made("pegasos", maintenance=bj.Project(), dtype=jnp.bfloat16)
     state = made("pegasos", dtype=jnp.bfloat16)
     expansion = state.expansion
     ages = expansion.ages.at[0].set(1)
