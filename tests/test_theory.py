@@ -89,8 +89,7 @@ def check_basic_rule(phi, grown, budget, radius):
 def test_lemmas_of_the_forgetron(wrong, shrink, radius, double):
     """Lemma 1 for comparators of all norms allowed, and Lemma 2 with its conditions."""
     X, y, w = separable(5000, seed=1)
-    random = np.random.default_rng(2)
-    y = np.where(random.random(len(y)) < wrong, -y, y)
+    y = np.where(np.random.default_rng(2).random(len(y)) < wrong, -y, y)
     budget, weight = 83, 15 / 32
     given: dict[str, Any] = {"budget": budget, "shrink": shrink, "radius": radius}
     state = bj.forgetron.init(bj.Linear(), num_features=4, dtype=jnp.float64, **given)

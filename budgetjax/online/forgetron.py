@@ -203,11 +203,8 @@ def update(
             gone * oldest_self - 2 * phi * mu
         )
     else:
-        # Fig. 1, step (2): the largest phi with Psi(phi) + Q <= 15/32 M.
         c = jnp.maximum(state.slack, 0) + gain
-        fits = a + b <= c
-        root = jnp.sqrt(jnp.where(fits, 1, b * b + 4 * a * c))
-        phi = jnp.where(fits | ~full, 1, 2 * c / (b + root))
+        phi = jnp.where(full, _largest_shrink(a, b, c), 1)
     damage = jnp.where(full, a * phi * phi + b * phi, 0)
 
     # Every sigma shrinks by phi, the new one too, since it enters before.
@@ -216,6 +213,13 @@ def update(
     row = support_set.row(expansion, candidate, slot)
     edits, _ = support_set.with_rescale(expansion, Edits((row,), shrink=phi))
     return state._replace(slack=c - damage, squared_norm=squared_norm), edits
+
+
+def _largest_shrink(a: Scalar, b: Scalar, c: Scalar) -> Scalar:
+    """Fig. 1, step (2): the largest phi up to 1 with `a phi^2 + b phi <= c`."""
+    fits = a + b <= c
+    root = jnp.sqrt(jnp.where(fits, 1, b * b + 4 * a * c))
+    return jnp.where(fits, 1, 2 * c / (b + root))
 
 
 def restart(state: State) -> State:
