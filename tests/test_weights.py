@@ -106,6 +106,37 @@ def test_a_squared_loss_has_the_implicit_step():
         assert float(score) == pytest.approx(2.0 * 0.6 * m, rel=1e-5)
 
 
+@pytest.mark.parametrize("kind", ["number", "class", "outputs"])
+def test_derivatives_of_heavy_steps_are_those_of_their_solution(kind, double):
+    """Forward and in reverse, beside a difference quotient."""
+    X, y = curve(12)
+    targets, more = {
+        "number": (y, {"num_classes": None}),
+        "class": (classes(12, 3)[1], {"num_classes": 3, "loss": losses.logistic}),
+        "outputs": (np.stack([y, X[:, 0]], 1), {"num_classes": None, "num_outputs": 2}),
+    }[kind]
+    weights = np.where(np.arange(12) % 3 == 0, 50.0, 1.0)
+    rows = jax.tree.map(jnp.array, (X.astype(float), targets, weights))
+
+    @jax.jit
+    def size(rate):
+        state = init(
+            bj.sgd, budget=12, maintenance=bj.RemoveOldest(), dtype=jnp.float64,
+            learning_rate=rate, **more,
+        )  # fmt: skip
+
+        def step(state, row):
+            return bj.sgd.step(state, *row), None
+
+        state, _ = jax.lax.scan(step, state, rows)
+        return jnp.mean(bj.decision_function(state, rows[0]) ** 2)
+
+    # Of the quotient, rounding is 1e-16 / 1e-5, and the third derivative some 1e-10.
+    expected = (size(0.2 + 1e-5) - size(0.2 - 1e-5)) / 2e-5
+    found = jax.jvp(size, (0.2,), (1.0,))[1], jax.grad(size)(0.2)
+    np.testing.assert_allclose(found, expected, rtol=1e-7)
+
+
 def test_each_output_has_its_own_step():
     X, y = curve()
     both = np.stack([y, np.sign(y) * 100], axis=1)

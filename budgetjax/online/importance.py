@@ -88,33 +88,45 @@ def step_multiple(
     """
     largest = jnp.max(jnp.abs(gradient))
     unit = jnp.where(largest > 0, largest, 1)
-
-    def product(other: Score) -> Score:
-        each = (other / unit) * (gradient / unit)
-        return each if y.ndim else jnp.broadcast_to(jnp.sum(each), each.shape)
-
-    wide = np.promote_types(gradient.dtype, np.float32)
-    logarithm, square = jnp.log1p(weight.astype(wide)), product(gradient)
-
-    def multiple(share: Score) -> Score:
-        return jnp.expm1(share * logarithm).astype(gradient.dtype)
-
-    def is_short(share: Score) -> Array:
-        m = multiple(share)
-        slope = product(gradient_after(m)) / jnp.where(square > 0, square, 1)
-        # False for NaN, where the loss has overflowed.
-        return m - 1 < (weight - 1) * slope
-
-    def refine(i: Array, share: Score) -> Score:
-        width = jnp.exp2(-BITS * (i + 1).astype(wide))
-        digits = jnp.arange(1, 2**BITS, dtype=wide)
-        short = jax.vmap(lambda digit: is_short(share + width * digit))(digits)
-        return share + width * jnp.sum(short, axis=0, dtype=wide)
-
     heavy = weight > 1
-    # Light rows make no turn. The share is 0, and varies as the gradient does.
-    share = jnp.where(gradient == gradient, 0, gradient).astype(wide)
-    turns = -(-jnp.finfo(wide).nmant // BITS)
-    turns = jnp.where(heavy, jnp.int32(turns), jnp.int32(0))
-    share = jax.lax.fori_loop(jnp.int32(0), turns, refine, share)
-    return jnp.where(heavy, multiple(share), weight)
+    more = jnp.where(heavy, weight - 1, 0)
+
+    def product(other: Score) -> Array:
+        each = (other / unit) * (gradient / unit)
+        return each if y.ndim else jnp.sum(each)
+
+    square = product(gradient)
+    first = jnp.ones_like(square)
+
+    def excess(m: Array) -> Array:
+        """What the equation has on its right and not on its left, decreasing in m."""
+        after = gradient_after(jnp.broadcast_to(m, gradient.shape))
+        return more * product(after) / jnp.where(square > 0, square, 1) - (m - first)
+
+    def search(excess: Callable[[Array], Array], start: Array) -> Array:
+        wide = np.promote_types(gradient.dtype, np.float32)
+        logarithm = jnp.log1p(jnp.where(heavy, weight, 0).astype(wide))
+
+        def multiple(share: Array) -> Array:
+            return jnp.expm1(share * logarithm).astype(gradient.dtype)
+
+        def refine(i: Array, share: Array) -> Array:
+            width = jnp.exp2(-BITS * (i + 1).astype(wide))
+            digits = jnp.arange(1, 2**BITS, dtype=wide)
+            # False for NaN, where the loss has overflowed.
+            short = jax.vmap(lambda digit: excess(multiple(share + width * digit)) > 0)(
+                digits
+            )
+            return share + width * jnp.sum(short, axis=0, dtype=wide)
+
+        # Light rows make no turn. The share is 0, and varies as the gradient does.
+        share = jnp.where(square == square, 0, square).astype(wide)
+        turns = jnp.where(heavy, jnp.int32(-(-jnp.finfo(wide).nmant // BITS)), 0)
+        share = jax.lax.fori_loop(jnp.int32(0), turns, refine, share)
+        return jnp.where(heavy, multiple(share), start)
+
+    # Its derivatives are those of the solution, and not of a search.
+    found = jax.lax.custom_root(
+        excess, first, search, lambda slope, value: value / slope(jnp.ones_like(value))
+    )
+    return jnp.broadcast_to(jnp.where(heavy, found, weight), gradient.shape)
