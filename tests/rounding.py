@@ -87,16 +87,18 @@ class Perturbing:
         self.ulps = ulps
 
     def pytest_configure(self):
-        plain = jnp.matmul
+        for name in ("matmul", "dot"):
+            setattr(jnp, name, self.rounded_otherwise(getattr(jnp, name)))
 
-        def matmul(left, right, **more):
+    def rounded_otherwise(self, plain):
+        def product(left, right, **more):
             found = plain(left, right, **more)
             if found.dtype not in (jnp.float32, jnp.float64):
                 return found
             nonzero = ((part != 0).astype(found.dtype) for part in (left, right))
             return perturbed(found, plain(*nonzero), self.ulps)
 
-        jnp.matmul = matmul
+        return product
 
 
 def main():
