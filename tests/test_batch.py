@@ -18,7 +18,7 @@ from solving import close
 
 import budgetjax as bj
 from budgetjax.datasets import load
-from budgetjax.solvers import training_set
+from budgetjax.solvers import solver, training_set
 from budgetjax.solvers.kernel import row_cache, water_level
 
 N, D = 60, 64
@@ -587,7 +587,20 @@ def test_batches_of_dual_solvers(name, fit_bias, penalty, double):
     assert -1e-14 * primal < gap < (0.3 if name == "sdca" else 1e-4) * primal
 
 
-@pytest.mark.parametrize("name", ["sbp", "sdca", "smo"])
+@pytest.mark.parametrize("name", ["kernel_pegasos", "ball_sgd", "sdca"])
+def test_no_copy_of_the_kept_rows(name):
+    X, y = (part.astype(np.float32) for part in noisy())
+    state = started(name, X, y, batch_size=4, cache_size=1e-9)
+    assert state.rows.kept.shape == (8, N)
+    text = solver._advance_in_place.lower(
+        getattr(bj, name), state, jnp.asarray(X), jnp.asarray(y), jnp.int32(9)
+    )
+    text = text.compile(AS_USERS_COMPILE).as_text()
+    assert re.search(rf"f32\[8,{N}\]", text)
+    assert not re.search(rf"f32\[8,{N}\]\S* copy\(", text)
+
+
+@pytest.mark.parametrize("name", ["sbp", "ball_sgd", "sdca", "smo"])
 def test_a_small_cache_changes_nothing(name, double):
     """All rows known, kept while there is room, and a ring that goes round."""
     X, y = noisy()

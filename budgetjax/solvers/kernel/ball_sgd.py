@@ -172,17 +172,20 @@ def step(state: State, X: Matrix, y: Vector) -> State:
         sums = {"coefficients": coefficients, "responses": responses, "lost": lost}
         return state._replace(**sums)
 
+    updates = state.num_updates + jnp.sum(means != 0, dtype=jnp.int32)
+    drawn = batch.drawn
+    steps, means = (hinge_dual.merge_repeats(drawn, part) for part in (steps, means))
+    state = state._replace(rows=row_cache.fetch(state.rows, X, drawn, means != 0))
     iterate = state.coefficients, state.responses, state.lost
     mean = state.mean_coefficients, state.mean_responses, state.mean_lost
     of_mean = added((mean_kept, average_kept), iterate, mean)
-    of_mean = hinge_dual.apply_steps(of_mean, X, y, batch.drawn, means)
-    of_iterate = added((kept,), iterate)._replace(rows=of_mean.rows)
-    of_iterate = hinge_dual.apply_steps(of_iterate, X, y, batch.drawn, steps)
+    of_mean = hinge_dual.add_steps(of_mean, y, drawn, means)
+    of_iterate = hinge_dual.add_steps(added((kept,), iterate), y, drawn, steps)
     return of_iterate._replace(
         mean_coefficients=of_mean.coefficients,
         mean_responses=of_mean.responses,
         mean_lost=of_mean.lost,
-        num_updates=state.num_updates + jnp.sum(means != 0, dtype=jnp.int32),
+        num_updates=updates,
     )
 
 

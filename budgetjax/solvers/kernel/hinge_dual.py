@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, TypeVar
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
-from jaxtyping import Array, Bool, Float, Integer, Key
+from jaxtyping import Array, Float, Integer, Key
 
 from budgetjax import _checks, _pytree, models
 from budgetjax._errors import names_errors
@@ -170,15 +170,26 @@ def visit(
 
 
 def apply_steps(
-    state: Drawing,
+    state: State,
     X: Matrix,
     y: Vector,
     drawn: Integer[Array, " batch"],
     steps: Float[Array, " batch"],
-) -> Drawing:
+) -> State:
     """The state after some coefficients have changed by `steps`."""
-    changed, steps = _merge_repeats(drawn, steps)
-    rows = row_cache.fetch(state.rows, X, drawn, changed)
+    steps = merge_repeats(drawn, steps)
+    rows = row_cache.fetch(state.rows, X, drawn, steps != 0)
+    return add_steps(state._replace(rows=rows), y, drawn, steps)
+
+
+def add_steps(
+    state: Drawing,
+    y: Vector,
+    drawn: Integer[Array, " batch"],
+    steps: Float[Array, " batch"],
+) -> Drawing:
+    """As `apply_steps`, of different examples whose rows are kept."""
+    rows, changed = state.rows, steps != 0
     order = jnp.argsort(~changed, stable=True)
 
     # The responses must match the rounded changes of the coefficients.
@@ -196,22 +207,20 @@ def apply_steps(
     change = y * jax.lax.fori_loop(jnp.int32(0), count, add, y * state.lost)
     responses = state.responses + change
     return state._replace(
-        rows=rows,
         coefficients=coefficients,
         responses=responses,
         lost=change - (responses - state.responses),
     )
 
 
-def _merge_repeats(
+def merge_repeats(
     drawn: Integer[Array, " batch"], steps: Float[Array, " batch"]
-) -> tuple[Bool[Array, " batch"], Float[Array, " batch"]]:
-    """The sum of an example's steps at its first draw, and which draws change it."""
+) -> Float[Array, " batch"]:
+    """The sum of an example's steps at its first draw, and 0 at its other draws."""
     same = drawn[:, None] == drawn[None]
     order = jnp.arange(drawn.shape[0], dtype=jnp.int32)
     first = jnp.argmax(same, axis=1).astype(jnp.int32) == order
-    steps = jnp.where(first, jnp.sum(jnp.where(same, steps[None], 0), axis=1), 0)
-    return steps != 0, steps
+    return jnp.where(first, jnp.sum(jnp.where(same, steps[None], 0), axis=1), 0)
 
 
 @jax.jit
