@@ -69,23 +69,28 @@ class Data(NamedTuple):
     y_test: np.ndarray
 
 
-@functools.lru_cache(maxsize=1)
-def data_of(name: str) -> Data:
-    """Raw features, except bytes, which are scaled to 0 to 1."""
+def parts_of(name: str) -> tuple[np.ndarray, ...]:
+    """Both parts with raw features, except bytes, which are scaled to 0 to 1."""
     data = datasets.load(name, standardise=False)
-    positive, variance, _ = SETTINGS[name]
     scale = np.float32(255 if name == "mnist" else 1)
-    X, X_test = data.X_train / scale, data.X_test / scale
+    positive = SETTINGS[name][0]
     labels = [data.y_train, data.y_test]
     if positive is not None:
         labels = [np.where(y == positive, 1, -1) for y in labels]
-    kernel = bj.RBF(1 / (2 * variance))
+    return data.X_train / scale, labels[0], data.X_test / scale, labels[1]
+
+
+@functools.lru_cache(maxsize=1)
+def data_of(name: str) -> Data:
+    """The parts and the kernel of a set."""
+    X, y, X_test, y_test = parts_of(name)
+    kernel = bj.RBF(1 / (2 * SETTINGS[name][1]))
     gram = jax.jit(kernel.gram)
     test = np.empty((len(X_test), len(X)), np.float32)
     for start in range(0, len(X_test), TEST_BLOCK):
         rows = X_test[start : start + TEST_BLOCK]
         test[start : start + TEST_BLOCK] = gram(rows, X)
-    return Data(kernel, X, labels[0], test, labels[1])
+    return Data(kernel, X, y, test, y_test)
 
 
 def perceptron(name: str, run: int, data: Data) -> dict[str, Any]:
