@@ -42,7 +42,7 @@ def read_features(X: RawRows) -> Matrix:
     X = _checks.array("X", X)
     check_shape(X.shape)
     is_float = jnp.issubdtype(X.dtype, jnp.floating)
-    kind = jnp.promote_types(X.dtype, jnp.float32) if is_float else float
+    kind = np.promote_types(X.dtype, np.float32) if is_float else float
     X = _checks.to_device(X, kind)
     _checks.check_finite(X)
     return X
