@@ -119,7 +119,8 @@ def forgetron(norm: float, loss: float, *, budget: int) -> float:
     r"""A bound on the mistakes of a Forgetron.
 
     :math:`M \le 2 \|g\|^2 + 4 \sum_t \max(0, 1 - y_t g(x_t))` for every g with a norm
-    of at most `forgetron_norm(budget)`.
+    of at most `forgetron_norm(budget)`, and at most the `radius` of the learner if it
+    has one.
 
     Args:
       norm: the norm of g in the kernel's space, at least 0.

@@ -93,6 +93,8 @@ FAULTS = (
     # Solvers.
     Fault("solvers", "solvers/kernel/smo.py", "change_i, change_j = signs[i] * change, -signs[j] * change", "change_i, change_j = signs[i] * change, signs[j] * change"),
     Fault("solvers", "solvers/kernel/smo.py", "room_j = jnp.where(signs[j] > 0, coefficients[j], limits[j] - coefficients[j])", "room_j = jnp.where(signs[j] < 0, coefficients[j], limits[j] - coefficients[j])"),
+    Fault("solvers", "solvers/kernel/ball_sgd.py", "share = 2 / (time + 1)", "share = 1 / time"),
+    Fault("solvers", "solvers/kernel/norms.py", "inner = jnp.minimum(inner, ceiling)", "inner = jnp.minimum(inner, 2 * ceiling)"),
     Fault("solvers", "solvers/kernel/kernel_pegasos.py", "visits = jnp.maximum(state.num_visits, 1)", "visits = jnp.maximum(state.num_visits + 1, 1)"),
     Fault("solvers", "solvers/kernel/sbp.py", "share = (1 + state.average_power) / (time + state.average_power)", "share = 1 / time"),
     Fault("solvers", "solvers/kernel/sbp.py", "shrink = jnp.where(squared_norm > 1, jax.lax.rsqrt(squared_norm), 1)", "shrink = jax.lax.rsqrt(squared_norm)"),
