@@ -1,6 +1,7 @@
 """Estimators that write the columns of a table as codes; see tests/test_encoding.py."""
 
 import types
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import onnxruntime
@@ -139,7 +140,7 @@ def test_missing_values_are_a_code(fitted):
     [
         lambda: BudgetedKernelClassifier(encode=False).fit(MISSING, LABELS),
         lambda: BudgetedKernelClassifier(gamma=1.0).fit(MISSING, LABELS),
-        lambda: BudgetedKernelClassifier().partial_fit(
+        lambda: BudgetedKernelClassifier(gamma=1.0).partial_fit(
             MISSING[:99], LABELS[:99], np.unique(LABELS)
         ),
     ],
@@ -351,17 +352,181 @@ def test_few_first_rows_of_a_stream_give_their_scales():
         model.categories_ = {}
         return model._form_of_stream(rows).encoding
 
-    assert scaling_of(X[:100]).num_codes == 4
+    for rows in (1, 10, 100, 999):
+        assert scaling_of(X[:rows]).num_codes == 4
     # A column with one value so far may change.
     constant = np.concatenate([X[:100], np.ones((100, 1))], axis=1)
     assert scaling_of(constant).num_codes == 5
     alike = np.random.default_rng(0).normal(size=(100, 4))
     for rows, more in (
-        *((alike, {}), (X[:99], {}), (X, {"gamma": 0.1})),
+        *((alike, {}), (X, {"gamma": 0.1})),
         *((X, {"algorithm": "fourier"}), (X, {"encode": False})),
     ):
         assert scaling_of(rows, **more) is None
     assert scaling_of(X, refit=False).num_codes > 4
+
+
+def unlike(rows=160, seed=0):
+    """Columns in units of their own, and what two of the small ones decide."""
+    Z = np.random.default_rng(seed).normal(size=(rows, 4))
+    units = [Z[:, 0], 1000 * Z[:, 1], np.exp(2 * Z[:, 2]), 0.01 * Z[:, 3]]
+    return np.stack(units, axis=1), Z[:, 0] * Z[:, 3] > 0, Z[:, 0] + Z[:, 3]
+
+
+def fed(model, rows, targets, size):
+    """The model after parts of so many rows."""
+    more = {"classes": [False, True]} if targets.dtype == bool else {}
+    for start in range(0, len(rows), size):
+        part = slice(start, start + size)
+        model.partial_fit(rows[part], targets[part], **more)
+    return model
+
+
+@pytest.mark.parametrize("refit", [True, False])
+@pytest.mark.parametrize("kind", [BudgetedKernelClassifier, BudgetedKernelRegressor])
+def test_first_rows_of_unlike_columns_are_learned_in_any_parts(kind, refit):
+    rows, labels, numbers = unlike()
+    targets = labels if kind is BudgetedKernelClassifier else numbers
+    more = {"penalty": 1.0} if refit else {}
+    model = kind(BUDGET, random_state=0, refit=refit, **more)
+    expected = fed(clone(model), rows, targets, len(rows)).predict(rows)
+    for size in (1, 10, 32, 49):
+        parts = fed(clone(model), rows, targets, size)
+        np.testing.assert_allclose(parts.predict(rows), expected)
+    # Half of the labels, and the mean of the numbers, are right by chance.
+    assert parts.score(rows, targets) > (0.75 if targets is labels else 0.5)
+
+
+def test_a_stream_goes_on_from_its_first_rows(monkeypatch, tmp_path):
+    monkeypatch.setattr(online, "FEWEST_TO_START", 100)
+    rows, labels, _ = unlike()
+    model = BudgetedKernelClassifier(BUDGET, random_state=0, penalty=1.0)
+    whole = fed(clone(model), rows, labels, 80)
+    # Of 80 and of 160 rows at first; a prediction in between changes nothing.
+    parts = clone(model).partial_fit(rows[:80], labels[:80], [False, True])
+    assert parts.score(rows, labels) > 0.7
+    bj.save(tmp_path / "model", parts)
+    parts = bj.load(tmp_path / "model").partial_fit(rows[80:], labels[80:])
+    np.testing.assert_array_equal(parts.predict(rows), whole.predict(rows))
+    assert parts._waiting is None
+    assert int(parts.state_.num_seen) >= 160
+
+
+def test_sparse_first_rows_wait_too(tmp_path):
+    rows, labels, _ = unlike(60)
+    dense = np.where(np.abs(rows[:, [0, 2]]) > 0.5, rows[:, [0, 2]], 0)
+    model = BudgetedKernelClassifier(BUDGET, encode=False, penalty=1.0, random_state=0)
+    expected = fed(clone(model), dense, labels, 20).decision_function(dense)
+    for start in range(0, 60, 20):
+        part = slice(start, start + 20)
+        given = scipy.sparse.csr_array(dense[part])
+        model.partial_fit(given, labels[part], [False, True])
+    bj.save(tmp_path / "model", model)
+    for one in (model, bj.load(tmp_path / "model")):
+        np.testing.assert_allclose(one.decision_function(dense), expected, rtol=1e-3)
+
+
+def test_what_first_rows_cannot_be_is_refused_at_once():
+    rows, _, numbers = unlike(40)
+    model = BudgetedKernelRegressor(BUDGET, loss="poisson", random_state=0)
+    model.partial_fit(rows[:20], np.exp(numbers[:20]))
+    before = model.predict(rows)
+    with pytest.raises(ValueError, match="y must be"):
+        model.partial_fit(rows[20:], -np.exp(numbers[20:]))
+    np.testing.assert_array_equal(model.predict(rows), before)
+
+
+def test_threads_that_predict_refit_a_stream_once(monkeypatch):
+    rows, labels, _ = unlike(60)
+    model = BudgetedKernelClassifier(BUDGET, random_state=0, penalty=1.0)
+    model.partial_fit(rows, labels, [False, True])
+    refits, replay = [], type(model)._replay
+
+    def noted(self, *given):
+        refits.append(None)
+        return replay(self, *given)
+
+    monkeypatch.setattr(type(model), "_replay", noted)
+    with ThreadPoolExecutor(4) as pool:
+        first, *others = pool.map(model.predict, [rows] * 4)
+    assert len(refits) == 1
+    for other in others:
+        np.testing.assert_array_equal(other, first)
+
+
+def test_importances_are_of_the_last_fit_and_of_a_metric(fitted):
+    model = clone(fitted).set_params(learn_metric=True, encode=2, penalty=1.0)
+    model.fit(X[:300], LABELS[:300])
+    assert len(model.feature_importances_) == 4
+    # Another fit, of other columns, without a metric: with a refit, and without.
+    wide = np.concatenate([X, X], axis=1)[:150]
+    for more in ({"learn_metric": False}, {"refit": False, "penalty": "auto"}):
+        model.set_params(**{"learn_metric": "auto"} | more).fit(wide, LABELS[:150])
+        assert model.n_features_in_ == 8
+        assert not hasattr(model, "feature_importances_")
+    # Quantiles of columns say nothing, before a prediction and after.
+    stream = BudgetedKernelClassifier(BUDGET, random_state=0, penalty=1.0)
+    stream.partial_fit(X[:300], LABELS[:300], np.unique(LABELS))
+    for _ in range(2):
+        with pytest.raises(AttributeError, match="the last fit has learned no metric"):
+            stream.feature_importances_  # noqa: B018
+        stream.predict(X[:5])
+    # A stream that learns one has them, whether it has predicted or not.
+    asked, other = (clone(stream).set_params(learn_metric=True) for _ in range(2))
+    for one in (asked, other):
+        one.partial_fit(X[:300], LABELS[:300], np.unique(LABELS))
+    other.predict(X[:5])
+    np.testing.assert_array_equal(
+        asked.feature_importances_, other.feature_importances_
+    )
+
+
+def test_a_choice_of_an_encoding_leaves_what_was_learned(monkeypatch):
+    monkeypatch.setattr(supervised, "find_best", lambda *given: 0)
+    model = BudgetedKernelClassifier(BUDGET, random_state=0, penalty=1.0)
+    model.fit(X[:150], LABELS[:150])
+    before = model.predict(X)
+    encoding, _ = model.choose_encoding(X[:150, :3], LABELS[:150])
+    assert encoding.num_columns == 3
+    assert model.n_features_in_ == 4
+    np.testing.assert_array_equal(model.predict(X), before)
+    new = clone(model)
+    new.choose_encoding(X[:150], LABELS[:150])
+    assert not hasattr(new, "n_features_in_")
+
+
+PARAMETERS = [
+    {name: value}
+    for name, values in {
+        "gamma": ["auto", 0.5, "scale"],
+        "kernel": ["laplacian", "poly", "linear", bj.RBF(0.5)],
+        "encode": [False, 0, 3],
+        "learn_metric": [False, True],
+        "move_vectors": [True],
+        "refit": [False],
+        "algorithm": ["fourier", "sgd", "arow"],
+    }.items()
+    for value in values
+]
+
+
+@pytest.mark.parametrize("parameters", PARAMETERS, ids=str)
+@pytest.mark.parametrize("encode", [{}, {"encode": 0}], ids=["", "encode=0"])
+@pytest.mark.parametrize("kind", [BudgetedKernelClassifier, BudgetedKernelRegressor])
+def test_the_tag_of_missing_values_is_true(kind, encode, parameters):
+    model = kind(BUDGET, random_state=0, **encode | parameters)
+    targets = LABELS if kind is BudgetedKernelClassifier else X[:, 3]
+    for rows in (60, 300):
+        accepts = True
+        try:
+            prepared, *_ = model._prepare(MISSING[:rows], targets[:rows], None)
+            # Those of `fit` with a refit, and of all else.
+            model._forms(prepared)
+            model._form_of_stream(prepared)
+        except ValueError as error:
+            assert "NaN" in str(error)  # noqa: PT017
+            accepts = False
+        assert model.__sklearn_tags__().input_tags.allow_nan == accepts
 
 
 def test_numbers_of_a_table():

@@ -329,17 +329,28 @@ def test_noise_has_the_confidence_that_it_deserves():
     assert accuracy > 0.6
 
 
-def test_a_first_part_says_what_gamma_is():
+def test_first_rows_say_together_what_gamma_is(monkeypatch):
     X, y = stream()
-    for estimator, more in (
-        (BudgetedKernelClassifier(10), {"classes": np.unique(y)}),
-        (BudgetedKernelRegressor(10), {}),
+    for cls, more in (
+        (BudgetedKernelClassifier, {"classes": np.unique(y)}),
+        (BudgetedKernelRegressor, {}),
     ):
         targets = y if more else NUMBERS
+        whole = cls(10, random_state=0).partial_fit(X, targets, **more)
         for rows in (X[:1], X[[0, 0, 0]], scipy.sparse.csr_array(X[:1])):
-            with pytest.raises(ValueError, match=r"must have rows that differ.*alike"):
-                estimator.partial_fit(rows, targets[: rows.shape[0]], **more)
+            estimator = cls(10, random_state=0)
+            estimator.partial_fit(rows, targets[: rows.shape[0]], **more)
+            assert np.all(np.isfinite(estimator.decision_function(X)) if more else 1)
+            estimator.partial_fit(X[rows.shape[0] :], targets[rows.shape[0] :], **more)
+            gammas = [one.state_.kernel.gamma for one in (estimator, whole)]
+            np.testing.assert_allclose(*gammas, rtol=0.1)
+        # Of rows that are all alike nothing is known, however many there are.
+        monkeypatch.setattr("budgetjax.estimators.online.FEWEST_TO_START", 3)
+        estimator = cls(10, random_state=0)
+        with pytest.raises(ValueError, match=r"must have rows that differ.*alike"):
+            estimator.partial_fit(X[[0, 0, 0]], targets[:3], **more)
         assert not hasattr(estimator, "state_")
+        monkeypatch.undo()
 
 
 @pytest.mark.parametrize("kind", KINDS)

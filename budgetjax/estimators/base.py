@@ -52,7 +52,7 @@ class Estimator(BaseEstimator):
     @property
     def origin_(self) -> Float[np.ndarray, " features"]:
         """The origin that is subtracted from rows before rounding; mostly zeros."""
-        return inputs.origin(self._model)
+        return inputs.origin(self.model_)
 
     @property
     def support_vectors_(self) -> Float[np.ndarray, "vectors features"]:

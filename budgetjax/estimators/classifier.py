@@ -30,9 +30,9 @@ class BudgetedKernelClassifier(Classifier, Supervised):
     `partial_fit` streams too, and refits on a sample of the rows so far before the next
     prediction. The budget bounds memory and time per row. `fit` brings the columns of a
     table to one scale, and from 200 rows on writes them as codes of their quantiles
-    where that predicts held-out rows better; `partial_fit` takes the quantiles of the
-    first rows that it gets, so 1,000 or more of them serve it best. With fewer than
-    100, standardise columns with different units first.
+    where that predicts held-out rows better. The first 1,000 rows of `partial_fit`,
+    however they are divided, say how columns are written and what gamma is; with fewer,
+    each prediction is that of a new model of them.
 
     It computes in float32, or in float64 if X is float64 and JAX enables it. Compiled
     programs are kept in the user's cache folder, so a later process starts faster; see
@@ -74,15 +74,16 @@ class BudgetedKernelClassifier(Classifier, Supervised):
       learn_metric: True, False, "diagonal" or a rank, as for `budgetjax.refit`; "auto"
         tries a matrix in `fit`, from 200 rows on.
       encode: how columns are written before they are learned; see `budgetjax.encoding`.
-        False for rows as they are; a number of bins per column, where 0 is a number in
-        units of the column's quartiles with outliers clipped. "auto" tries 0, 5 and 16
-        bins in `fit`, with False for 0 where columns have one scale, and from 30,000
+        False for rows as they are; a number of bins per column, with edges at quantiles
+        and the default gamma, where 0 is a number in units of the column's quartiles
+        with outliers clipped. "auto" tries 0, 5 and 16 bins in `fit`, some under a
+        narrower kernel, with False for 0 where columns have one scale, and from 30,000
         rows on 128 for 16 (64 in a regressor, or from 200,000), with a learned metric,
         by fits judged on held-out rows, short ones from 10,000 rows on, of 200,000 rows
         at most; a column of few values has a bin between any two, and one of 129 to 512
         in another fit. It is 16 bins without a refit and in `partial_fit`, whose first
         rows fit them. With fewer than 200 rows, or 1,000 in `partial_fit`, it is 0, and
-        False for fewer than 100 there or where columns have one scale there. It is
+        False where columns have one scale there. It is
         False for sparse rows too, and where `kernel`, `gamma`, `move_vectors` or
         `learn_metric` are not their defaults. For more than 128 columns, it is False if
         they have one scale, as those of images, and otherwise 0 or up to 5 bins, of at
@@ -111,8 +112,8 @@ class BudgetedKernelClassifier(Classifier, Supervised):
         `(n_support_, model_.scaling.num_features)`, in the space of the features.
       dual_coef_: their coefficients, shape `(1, n_support_)`, or one row per class.
       n_support_: the number of support vectors.
-      feature_importances_: the importance of each feature, if `fit` has learned a
-        metric or encoded columns.
+      feature_importances_: the importance of each feature in the metric that the last
+        fit has learned, if it has.
       categories_: the names in each column of names, by column; `model_` takes their
         positions here for names, and the next number for any other. A name is the same
         as text, bytes, a number or a boolean; whole numbers are written without ".0".
@@ -212,7 +213,7 @@ class BudgetedKernelClassifier(Classifier, Supervised):
         weights = weights * inputs.class_weights(self.class_weight, classes, classes, y)
         labels = Labelled(None, classes=classes)
         y = models.encode_targets(labels, y)
-        self._continue_stream((rows, y, weights, labels), y)
+        self._continue_stream((rows, y, weights, labels))
         return self
 
     def _check_classes(

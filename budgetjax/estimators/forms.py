@@ -43,14 +43,12 @@ MANY_TO_BIN, FINER, FINEST_FOR_LABELS = 30_000, (64, 512), (128, 1024)
 # first; edges at values took another three quarters on one. With fewer first rows per
 # value, diamonds had 8 percent more errors, and covtype 5.
 FORM_OF_STREAM, ROWS_PER_VALUE_OF_STREAM = (FINE[0], 1.0), 20
-# With fewer first rows than a table has, a stream of unlike columns is standardised, as
-# long as there are so many.
-FEWEST_TO_SCALE = 100
 # With more columns, rows are wide: images, or a table that has few bins per column.
 MOST_COLUMNS = 128
 # The most codes of a wide table, which tries the first two forms alone.
 MOST_CODES_OF_WIDE = 1024
-# The first rows of a stream to write as codes.
+# The first rows of a stream to write as codes. Fewer, of unlike columns, are numbers in
+# units of quartiles.
 FEWEST_TO_BIN = 1000
 # Columns whose deviations differ by up to this factor are learned as they are, too, if
 # the largest is in this range: float32 does not hold all squares beyond it.

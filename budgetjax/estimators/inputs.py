@@ -33,6 +33,8 @@ class SparseRows(SparseMatrix, Protocol):
     """A CSR matrix or array of SciPy, which has no types of its own."""
 
     data: np.ndarray
+    indices: np.ndarray
+    indptr: np.ndarray
     dtype: np.dtype
 
     def __getitem__(self, key: slice | np.ndarray) -> "SparseRows": ...
@@ -125,6 +127,28 @@ def encode_rows(X: Rows, encoding: object, width: int = 0) -> Features:
     return EncodedRows(to_array(X), codes, max(width, features))
 
 
+def pack(X: Rows) -> Any:
+    """Rows as arrays alone, which model files hold; a matrix as the parts of a CSR."""
+    if isinstance(X, np.ndarray):
+        return X
+    return X.data, np.asarray(X.indices), np.asarray(X.indptr), X.shape[1]
+
+
+def unpack(packed: Any) -> Rows:
+    """The rows that `pack` was given."""
+    if not isinstance(packed, tuple):
+        return packed
+    *parts, columns = packed
+    return scipy.sparse.csr_array(tuple(parts), shape=(len(parts[2]) - 1, columns))
+
+
+def join(X: Rows, more: Rows) -> Rows:
+    """Rows followed by others, dense if one part is."""
+    if isinstance(X, np.ndarray) or isinstance(more, np.ndarray):
+        return np.concatenate([to_array(X), to_array(more)])
+    return scipy.sparse.vstack([X, more], format="csr")
+
+
 def dense(
     X: Features, dtype: np.dtype, origin: Float[np.ndarray, " features"]
 ) -> Float[np.ndarray, "n features"]:
@@ -177,19 +201,19 @@ def kernel_of(
     gamma: float | str,
     sample: Sample,
     *,
-    more_to_come: bool = False,
+    needs_distances: bool = False,
 ) -> Kernel:
     """The kernel of some examples; see `choices.kernel_of`.
 
     Raises:
-      ValueError: if an argument is invalid, or gamma is "scale", all rows are equal and
-        `more_to_come`.
+      ValueError: if an argument is invalid, or gamma is "scale" and all rows are equal,
+        which says nothing of the other rows of a stream that `needs_distances`.
     """
 
     def default() -> float:
         gamma = sample.gamma
-        if not gamma and more_to_come:
-            wanted = "have rows that differ in the first call, for gamma='scale'"
+        if not gamma and needs_distances:
+            wanted = "have rows that differ among the first, for gamma='scale'"
             got = f"{sample.num_rows} alike; give more rows, or gamma as a number"
             raise ArgumentError("X", wanted, got)
         # If all rows are equal, the kernel is 1 for any gamma.

@@ -36,7 +36,9 @@ class BudgetedOneClass(OutlierMixin, OnlineEstimator):
         below 1.
       gamma: the parameter of the kernel. "scale" is two divided by the mean squared
         distance of the first rows, `budgetjax.default_gamma`.
-      penalty: C of `budgetjax.one_class`.
+      penalty: C of `budgetjax.one_class`. The default suits rows of one kind: outliers
+        that form a cluster among them are learned too. A smaller one, such as 0.01,
+        keeps such a cluster out, and also fills holes, such as that of a ring.
       kernel, maintenance, epochs, shuffle, capacity, random_state, progress: as
         `BudgetedKernelClassifier`.
 
@@ -92,7 +94,7 @@ class BudgetedOneClass(OutlierMixin, OnlineEstimator):
         rows, weights = self._rows_and_weights(X, sample_weight, first=first)
         labels = Labelled(None, intercept=0.0 if first else self._model.intercept)
         ones = np.ones(len(weights))
-        self._continue_stream((rows, ones, weights, labels), ones)
+        self._continue_stream((rows, ones, weights, labels))
         return self
 
     def _rows_and_weights(

@@ -1,5 +1,6 @@
 """How online estimators learn: streams, and samples of them for a refit."""
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
@@ -8,18 +9,19 @@ import numpy as np
 from jaxtyping import Float, Int, Shaped
 from sklearn.utils import check_random_state
 
-from budgetjax import _checks, _progress, models, raw_rows
+from budgetjax import _checks, _progress, _pytree, models, raw_rows
 from budgetjax._errors import names_class
 from budgetjax.encoding import Encoding
 from budgetjax.estimators import inputs
 from budgetjax.estimators.base import Estimator
-from budgetjax.estimators.forms import Form
+from budgetjax.estimators.forms import FEWEST_TO_BIN, Form
 from budgetjax.estimators.inputs import EncodedRows, Features, RandomState, Rows, Sample
 from budgetjax.kernels import Kernel
 from budgetjax.models import Labelled
 from budgetjax.online import driver, importance, registry
 from budgetjax.online.algorithm import Algorithm, average_iterates
 from budgetjax.online.choices import Choice
+from budgetjax.online.examples import check_labels, check_weights
 from budgetjax.online.fourier import fourier
 from budgetjax.online.maintenance import Maintenance
 from budgetjax.online.state import OnlineState, with_room
@@ -38,6 +40,11 @@ FEWEST_SLOTS = 1024
 # `fit` streams up to this many rows as a refit does its folds, by a program that is
 # compiled more quickly. Longer blocks save at most 5 microseconds per row.
 FEW_TO_STREAM = 50_000
+# The first rows of a stream wait until there are so many, which then say how columns
+# are written, what gamma is, and how far from 0 rows are. The first ten do not know.
+FEWEST_TO_START = FEWEST_TO_BIN
+# Held while a stream is refitted for a prediction, so that threads do it once.
+REFITTING = threading.RLock()
 
 
 # Rows to learn; their targets, in the form of the learner's labels or as numbers; their
@@ -91,6 +98,25 @@ class Examples(NamedTuple):
             "y": pad_rows(targets, size, 1),
             "weight": pad_rows(weights, size),
         }
+
+
+@_pytree.record
+class Waiting(NamedTuple):
+    """The first rows of a stream, too few to say what its columns are like.
+
+    Attributes:
+      X: as `inputs.pack` gives them.
+      y: the learner's labels, or real targets.
+      weights: one per row.
+      labels: a model of nothing yet, with the classes.
+      seed: the seed of the learner and the sample.
+    """
+
+    X: Any
+    y: Shaped[np.ndarray, "n ..."]
+    weights: Float[np.ndarray, " n"]
+    labels: Labelled
+    seed: int
 
 
 class Streamed(NamedTuple):
@@ -149,9 +175,13 @@ class OnlineEstimator(Estimator):
     random_state: RandomState
     progress: bool
 
-    # A sample of the rows of `partial_fit`, if there is a refit.
+    # The rows of `partial_fit`, as long as they are few.
+    _waiting: Waiting | None = None
+    # A sample of the rows of `partial_fit` since then, if there is a refit.
     _reservoir: Reservoir | None = None
-    # The model after the refit on that sample, from the first prediction on.
+    # Statistics of the targets so far, for some learners.
+    _seen: Any = None
+    # The model of either, from the first prediction on.
     _solved: Labelled | None = None
     # The weights of the stream so far.
     _seen_weights = importance.SeenWeights()
@@ -212,12 +242,22 @@ class OnlineEstimator(Estimator):
 
     @names_class
     def _predicting_model(self) -> Labelled:
-        """The model that predicts, after the refit on the sample of a stream."""
-        if self._reservoir is None:
+        """The model that predicts, after the refit on the sample of a stream.
+
+        It depends on the rows so far, and not on whether something was predicted.
+        """
+        waiting, reservoir = self._waiting, self._reservoir
+        if waiting is None and reservoir is None:
             return self._model
-        if self._solved is None:
-            self._solved = self._replay(self._model, self._reservoir)
-        return self._solved
+        with REFITTING:
+            if self._solved is None:
+                model = self._model
+                if waiting is not None:
+                    start = self._start_stream(waiting, more_to_come=True)
+                    model, reservoir, *_ = start
+                solved = model if reservoir is None else self._replay(model, reservoir)
+                self._solved = solved
+            return self._solved
 
     @property
     def model_(self) -> Labelled:
@@ -239,7 +279,9 @@ class OnlineEstimator(Estimator):
         streamed, seed, orders = self._stream_forms(prepared)
         refits = self._check_refit(X.shape[1])
         model = self._refit(streamed, seed, orders) if refits else streamed[0].model
-        self._model, self._reservoir, self._solved = model, None, None
+        self._importances = self._importances if refits else None
+        self._model, self._waiting = model, None
+        self._reservoir, self._solved = None, None
         *_, self._seen_weights = importance.SeenWeights().relative(weights)
         self.n_iter_ = len(orders)
 
@@ -298,53 +340,135 @@ class OnlineEstimator(Estimator):
         examples = Examples(rows, inputs.origin(model), targets, weights)
         return Streamed(form, model, examples, [rival.model for rival in rivals])
 
-    def _continue_stream(
-        self, prepared: Prepared, targets: Shaped[np.ndarray, "n ..."]
-    ) -> None:
+    def _encode_part(
+        self,
+        y: Shaped[np.ndarray, "n ..."],
+        weights: Float[np.ndarray, " n"],
+        labels: Labelled,
+        seen: Any,
+    ) -> tuple[Shaped[np.ndarray, "n ..."], Labelled, Any]:
+        """The targets of a stream, the labels with an intercept, and what was seen.
+
+        `seen` is from earlier rows, or None.
+        """
+        return y, labels, None
+
+    def _continue_stream(self, prepared: Prepared) -> None:
         """Learns a part of a stream; see `partial_fit`.
 
-        A refit takes the learner's labels or real targets, and the stream `targets`,
-        the same minus the mean so far for real targets. An intercept is that after this
-        part.
+        A refit takes the learner's labels or real targets, and the stream the same, or
+        for real targets minus the mean so far. An intercept is that after this part.
         """
-        X, y, weights, labels = prepared
-        first = not self.__sklearn_is_fitted__()
-        if first:
-            refits, (seed, _) = self._check_refit(X.shape[1]), self._draw_seed()
-            form = self._form_of_stream(X)
-            rows = inputs.encode_rows(X, form.encoding)
-            sample = Sample(rows)
-            gamma, *_ = self._gammas(sample, form)
-            model = self._init(
-                *(sample, form.encoding, labels, gamma, seed, room_for(len(y))),
-                refits=refits,
-                more_to_come=True,
+        first, waiting = not self.__sklearn_is_fitted__(), self._waiting
+        if first or waiting is not None:
+            seed = waiting.seed if waiting else self._draw_seed()[0]
+            given = Waiting(inputs.pack(prepared[0]), *prepared[1:], seed)
+            more = given if waiting is None else _join(waiting, given)
+            if len(more.y) < FEWEST_TO_START:
+                self._wait(more, prepared, first=first)
+                return
+            model, reservoir, seen, seen_weights = self._start_stream(more)
+            self._waiting = None
+        else:
+            X, y, weights, labels = prepared
+            model = self._with_room(self._model, len(y))
+            targets, labels, seen = self._encode_part(y, weights, labels, self._seen)
+            rows = inputs.encode_rows(X, model.scaling)
+            model, reservoir, seen_weights = self._learn_part(
+                *(model, self._reservoir, rows, y, targets, weights, self._seen_weights)
             )
-            if form.encoding is None:
-                inputs.warn_unscaled(type(self).__name__, X, inputs.origin(model))
-            width, dtype = rows.shape[1], inputs.dtype_of(rows)
-            empty = Reservoir.empty(
-                *(width, dtype, y.dtype, y.shape[1:]),
+            model = model._replace(intercept=labels.intercept)
+        self._model, self._reservoir = model, reservoir
+        self._seen, self._seen_weights = seen, seen_weights
+        self._set_unsolved(first=first)
+
+    def _wait(self, waiting: Waiting, part: Prepared, *, first: bool) -> None:
+        """Keeps the first rows of a stream, after checks of the last part."""
+        X, y, weights, labels = part
+        if first:
+            model, *_ = self._empty_stream(waiting, more_to_come=True)
+        else:
+            model = self._model
+            self._form_of_stream(X)
+        targets, *_ = self._encode_part(y, weights, labels, None)
+        state = model.model
+        check_labels(state, targets)
+        check_weights(weights, state.expansion.vectors.dtype)
+        self._model, self._waiting = model, waiting
+        self._set_unsolved(first=first)
+
+    def _set_unsolved(self, *, first: bool) -> None:
+        """Notes that the next prediction has to follow the rows of this part."""
+        self._solved = None
+        if self._waiting is not None or self._reservoir is not None:
+            self._importances = None
+        if first:
+            self.n_iter_ = 1
+
+    def _start_stream(
+        self, waiting: Waiting, *, more_to_come: bool = False
+    ) -> tuple[Labelled, Reservoir | None, Any, importance.SeenWeights]:
+        """The model, the sample and what was seen of targets and weights of first rows.
+
+        `more_to_come` says that more first rows may make another model of them.
+        """
+        model, rows, targets, seen = self._empty_stream(
+            waiting, more_to_come=more_to_come
+        )
+        _, y, weights, _, seed = waiting
+        if self._check_refit(rows.shape[1]):
+            width = rows.shape[1]
+            reservoir = Reservoir.empty(
+                *(width, inputs.dtype_of(rows), y.dtype, y.shape[1:]),
                 size=default_size(width),
                 seed=seed,
             )
-            reservoir = empty if refits else None
         else:
-            model, reservoir = self._model, self._reservoir
-            model = self._with_room(model, len(y))
-            rows = inputs.encode_rows(X, model.scaling)
-        before = importance.SeenWeights() if first else self._seen_weights
-        steps, seen_weights = before.relative(weights)
-        examples = Examples(rows, inputs.origin(model), targets, steps)
-        state = learn(model.model, examples, np.arange(len(y)))
+            reservoir = None
+        if not isinstance(model.scaling, Encoding):
+            inputs.warn_unscaled(type(self).__name__, rows, inputs.origin(model))
+        model, reservoir, seen_weights = self._learn_part(
+            *(model, reservoir, rows, y, targets, weights, importance.SeenWeights())
+        )
+        return model, reservoir, seen, seen_weights
+
+    def _empty_stream(
+        self, waiting: Waiting, *, more_to_come: bool
+    ) -> tuple[Labelled, Features, Shaped[np.ndarray, "n ..."], Any]:
+        """A model of nothing yet, with the first rows, their targets, what was seen."""
+        packed, y, weights, labels, seed = waiting
+        X = inputs.unpack(packed)
+        refits = self._check_refit(X.shape[1])
+        targets, labels, seen = self._encode_part(y, weights, labels, None)
+        form = self._form_of_stream(X)
+        rows = inputs.encode_rows(X, form.encoding)
+        sample = Sample(rows)
+        gamma, *_ = self._gammas(sample, form)
+        model = self._init(
+            *(sample, form.encoding, labels, gamma, seed, room_for(len(y))),
+            refits=refits,
+            needs_distances=not more_to_come,
+        )
+        return model, rows, targets, seen
+
+    def _learn_part(
+        self,
+        model: Labelled,
+        reservoir: Reservoir | None,
+        rows: Features,
+        y: Shaped[np.ndarray, "n ..."],
+        targets: Shaped[np.ndarray, "n ..."],
+        weights: Float[np.ndarray, " n"],
+        seen_weights: importance.SeenWeights,
+    ) -> tuple[Labelled, Reservoir | None, importance.SeenWeights]:
+        """The model, the sample and the weights seen after these rows of a stream."""
+        steps, seen_weights = seen_weights.relative(weights)
+        part = Examples(rows, inputs.origin(model), targets, steps)
+        state = learn(model.model, part, np.arange(len(y)))
         if reservoir is not None:
-            given = inputs.dense(rows, models.dtype_of(model), examples.origin)
+            given = inputs.dense(rows, models.dtype_of(model), part.origin)
             reservoir = reservoir.updated(given, y, weights)
-        self._model = model._replace(model=state, intercept=labels.intercept)
-        self._reservoir, self._solved = reservoir, None
-        self._seen_weights = seen_weights
-        if first:
-            self.n_iter_ = 1
+        return model._replace(model=state), reservoir, seen_weights
 
     def _draw_seed(self) -> tuple[int, np.random.RandomState]:
         """A seed for the algorithm, and a generator of orders."""
@@ -361,14 +485,16 @@ class OnlineEstimator(Estimator):
         most_rows: int,
         *,
         refits: bool,
-        more_to_come: bool = False,
+        needs_distances: bool = False,
     ) -> Labelled:
         """A model with an empty state, for at most so many rows.
 
         More support vectors than rows need no memory.
         """
         algorithm, arguments, _ = self._choose(labels, seed, refits=refits)
-        kernel = inputs.kernel_of(self.kernel, gamma, sample, more_to_come=more_to_come)
+        kernel = inputs.kernel_of(
+            self.kernel, gamma, sample, needs_distances=needs_distances
+        )
         origin = inputs.origin_of(None if codes else kernel, sample)
         if arguments.get("landmarks") is not None:
             arguments["landmarks"] = arguments["landmarks"] - origin[None]
@@ -436,6 +562,14 @@ class OnlineEstimator(Estimator):
         examples = Examples(X, np.zeros(X.shape[1]), y, weights)
         streamed = Streamed(Form(), model._replace(model=state), examples, [])
         return self._refit([streamed], sample.seed, of_stream=True)
+
+
+def _join(waiting: Waiting, more: Waiting) -> Waiting:
+    """The first rows of a stream, and the next ones."""
+    X = inputs.join(inputs.unpack(waiting.X), inputs.unpack(more.X))
+    y = np.concatenate([waiting.y, more.y])
+    weights = np.concatenate([waiting.weights, more.weights])
+    return waiting._replace(X=inputs.pack(X), y=y, weights=weights)
 
 
 def learn(

@@ -127,7 +127,7 @@ class BudgetedKernelRegressor(RegressorMixin, Supervised):
     @property
     def unit_(self) -> float | Float[np.ndarray, " outputs"]:
         """The factor of the scores of the state."""
-        return self._model.unit
+        return self._predicting_model().unit
 
     @names_class
     def fit(
@@ -163,10 +163,17 @@ class BudgetedKernelRegressor(RegressorMixin, Supervised):
             columns = np.size(self._model.intercept)
             wanted = f"have {columns} columns, as in the first call of partial_fit"
             raise ArgumentError("y", wanted, f"shape {y.shape}")
-        targets, labels, seen = self._encode(y, weights, None if first else self._seen)
-        self._continue_stream((rows, y, weights, labels), targets)
-        self._seen = seen
+        self._continue_stream((rows, y, weights, Labelled(None)))
         return self
+
+    def _encode_part(
+        self,
+        y: Float[np.ndarray, "n ..."],
+        weights: Float[np.ndarray, " n"],
+        labels: Labelled,
+        seen: SeenTargets | None,
+    ) -> tuple[Float[np.ndarray, "n ..."], Labelled, SeenTargets]:
+        return self._encode(y, weights, seen)
 
     def _encode(
         self,

@@ -10,6 +10,7 @@ import numpy as np
 import threadpoolctl
 from jaxtyping import Array, Float, Int, Shaped
 from numpy.typing import ArrayLike
+from sklearn.base import clone
 from sklearn.utils import assert_all_finite
 
 from budgetjax import _checks, _progress, encoding, kernels, losses, models, scaling
@@ -105,18 +106,18 @@ class Supervised(OnlineEstimator):
 
     @property
     def feature_importances_(self) -> Float[np.ndarray, " features"]:
-        """The importance of features in a metric or codes, shape `(n_features_in_,)`.
+        """The importance of features in a learned metric, shape `(n_features_in_,)`.
 
         It is the share of the feature in the variance of mapped rows, so in their mean
         squared distance; see `budgetjax.encoding.importances`.
         """
-        importances = self._model and self._importances
-        if importances is None:
+        self._predicting_model()
+        if self._importances is None:
             raise AttributeError(
-                f"{type(self).__name__} has no feature_importances_: fit has learned "
-                f"no metric, with learn_metric={self.learn_metric!r}"
+                f"{type(self).__name__} has no feature_importances_: the last fit has "
+                f"learned no metric, with learn_metric={self.learn_metric!r}"
             )
-        return importances
+        return self._importances
 
     @property
     def _nominal(self) -> list[int]:
@@ -158,11 +159,16 @@ class Supervised(OnlineEstimator):
 
     def _is_free_table(self, X: Rows) -> bool:
         """Whether rows are a table, and what depends on their form is free."""
-        free = self.kernel == "rbf" and is_auto(self.gamma) and is_auto(self.encode)
+        return self._is_free() and isinstance(X, np.ndarray)
+
+    def _is_free(self) -> bool:
+        """Whether parameters leave the form of a table to the data."""
+        free = isinstance(self.kernel, str) and self.kernel == "rbf"
+        free = free and is_auto(self.gamma) and is_auto(self.encode)
         free = free and not self.move_vectors and self.learn_metric in ("auto", True)
         algorithm = registry.by_name().get(self.algorithm or self._family.before_refit)
         has_vectors = algorithm is not None and algorithm.with_vectors is not None
-        return free and has_vectors and isinstance(X, np.ndarray)
+        return free and has_vectors
 
     def _form_of_stream(self, X: Rows) -> Form:
         is_table, (rows, columns) = self._is_free_table(X), X.shape
@@ -171,7 +177,7 @@ class Supervised(OnlineEstimator):
             values = min(forms.FEW_VALUES, rows // forms.ROWS_PER_VALUE_OF_STREAM)
             form = *forms.FORM_OF_STREAM, values
             return fit_form(X, self._nominal, *form, more_to_come=True)
-        is_unlike = is_table and rows >= forms.FEWEST_TO_SCALE and not has_one_scale(X)
+        is_unlike = is_table and not has_one_scale(X)
         if is_unlike or (self._nominal and is_auto(self.encode)):
             return fit_form(X, self._nominal, 0, more_to_come=True)
         if self.encode is False or is_auto(self.encode):
@@ -192,7 +198,10 @@ class Supervised(OnlineEstimator):
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = self.encode is not False
+        # Columns become codes, or numbers in units of their quartiles.
+        tags.input_tags.allow_nan = self._is_free() or not (
+            is_auto(self.encode) or self.encode is False
+        )
         return tags
 
     def _validate(self, *, reset: bool = True, **arguments: Any) -> Any:
@@ -205,7 +214,8 @@ class Supervised(OnlineEstimator):
             found = categories.find(categories.spread_lists(X)) if encodes else {}
             self.categories_ = found
         else:
-            encodes = isinstance(self._model.scaling, Encoding)
+            waits = self._waiting is not None and encodes
+            encodes = waits or isinstance(self._model.scaling, Encoding)
         arguments["X"] = self._without_names(X) if encodes else X
         finite = "allow-nan" if encodes else True
         try:
@@ -268,10 +278,11 @@ class Supervised(OnlineEstimator):
           The encoding of the columns; or None for rows as they are, or what subtracts
           an origin far from 0. And the kernel.
         """
-        prepared = self._prepare(X, y, sample_weight)
-        streamed, seed, orders = self._stream_forms(prepared)
-        with self._refitting(seed) as start:
-            best, draft, _ = self._try_forms(streamed, orders, start)
+        # What this one has learned stays.
+        new = clone(self)
+        streamed, seed, orders = new._stream_forms(new._prepare(X, y, sample_weight))
+        with new._refitting(seed) as start:
+            best, draft, _ = new._try_forms(streamed, orders, start)
             if draft is None and best.rivals:
                 draft = start(best)
         state = best.model.model if draft is None else draft.state
@@ -420,8 +431,7 @@ class Supervised(OnlineEstimator):
             )
             model = models.fold_map(model)
         model = strip_padding(model, examples.X)
-        if draft is not None:
-            self._importances = measure_importances(model, examples.X)
+        self._importances = measure_importances(model, examples.X)
         return model
 
 
@@ -463,6 +473,9 @@ def measure_importances(
     kernel, codes = model.model.kernel, model.scaling
     rows = X.X if isinstance(X, EncodedRows) else X
     if isinstance(codes, Encoding):
+        if codes.map is None:
+            # All columns have quantiles: those of the codes are equal by construction.
+            return None
         rows = inputs.to_array(rows[scaling.sample_rows(rows.shape[0])])
         # The rows of a stream are encoded already.
         of = encoding.importances if isinstance(X, EncodedRows) else encoding.shares
