@@ -273,7 +273,9 @@ def test_the_report_of_train(at, monkeypatch):
     fitted = bj.load("new.st")
     X, y = new_data()
     error = 100 * np.mean(fitted.predict(X) != y)
-    when = "of rows before they were learned, without the refit"
+    rows, labels = data()
+    learned = np.mean(fitted.predict(rows) != labels)
+    when = "of rows before they were learned, by the stream, without the refit"
     expected = textwrap.dedent(f"""\
         data:               train.csv, 2 features
         classes:            no (158), yes (142)
@@ -283,6 +285,7 @@ def test_the_report_of_train(at, monkeypatch):
         read:               300 rows
         progressive error:  {100 * fitted.error:.2f}%, {when}
         metric:             none, as there are fewer than 400 rows
+        training error:     {100 * learned:.2f}%, of rows that the model has learned
         model:              new.st
         test error:         {error:.2f}%, 60 rows of test.csv
         time:               0.0 seconds
@@ -294,7 +297,12 @@ def test_the_report_of_train(at, monkeypatch):
         "target": "kind",
         "solver": None,
         "refit": True,
+        "training_error": learned,
     }
+    said = report(good("info new.st"))
+    assert (
+        said["training error"] == f"{100 * learned:.2f}%, of rows that it has learned"
+    )
 
 
 def test_few_rows_are_learned_by_the_estimator(at, monkeypatch):
@@ -400,7 +408,7 @@ def test_regression(at):
     assert re.fullmatch(r"mean (9.[89]|10.0)\d*, deviation 1.\d+", said["target"])
     removes = "maintenance remove-smallest"
     assert said["learner"] == f"sgd, at most 10 support vectors, {removes}"
-    when = "of rows before they were learned, without the refit"
+    when = "of rows before they were learned, by the stream, without the refit"
     assert said["progressive error"].endswith(f" (root of the mean square), {when}")
 
 
@@ -568,8 +576,8 @@ def test_epochs_do_not_count_for_what_the_refit_holds(at, monkeypatch, fits):
 
     monkeypatch.setattr(reading, "open_source", opened)
     _, model = train("train.csv", f"{PLAIN} --epochs 2")
-    # Before the refit, whose passes are many, and once for it.
-    assert (len(reads) <= 6) == fits
+    # Before the refit, whose passes are many, once for it, and once for the error.
+    assert (len(reads) <= 7) == fits
     same(model.state, expected.state)
 
 
@@ -1637,7 +1645,8 @@ def test_pictures_of_sweeps(saved, tmp_path):
 def test_info(at):
     # The learner has seen each row in the stream, and once more from the reservoir.
     model = bj.load("model.st")
-    state = model.state
+    state, (rows, labels) = model.state, data()
+    learned = np.mean(model.predict(rows) != labels)
     assert good("info model.st") == textwrap.dedent(f"""\
         type:               StreamModel
         written by:         budgetjax {bj.__version__}, JAX {jax.__version__}
@@ -1648,7 +1657,8 @@ def test_info(at):
         target of training: kind
         refit of training:  True
         rows read:          300, and a sample of them again
-        progressive error:  {100 * model.error:.2f}%
+        progressive error:  {100 * model.error:.2f}%, by the stream, without the refit
+        training error:     {100 * learned:.2f}%, of rows that it has learned
         scaling:            every feature to deviation 1
         columns:            a, b
         features:           2
@@ -1682,7 +1692,8 @@ def test_info(at):
     assert report(good("info stacked.st"))["models"] == "2, stacked"
     said = report(good("info height.st"))
     assert said["kernel"].startswith("RBF(")
-    assert said["progressive error"].endswith("(root of the mean square)")
+    assert "(root of the mean square), by the stream" in said["progressive error"]
+    assert "(root of the mean square), of rows" in said["training error"]
 
 
 @pytest.mark.parametrize(("now", "unit"), [(1.7e12, 1e3), (1.8e18, 1e9)])

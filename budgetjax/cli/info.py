@@ -62,7 +62,11 @@ def _describe_contents(path: str) -> Iterator[Line]:
         read = f"{value.num_rows:,}" + ", and a sample of them again" * again
         yield "rows read", read, value.num_rows
         error = targets.format_error(value.error, models.is_regressor(value))
+        error += ", by the stream, without the refit" * bool(notes.get("refit"))
         yield "progressive error", error, value.error if value.num_rows else None
+        if (learned := notes.get("training_error")) is not None:
+            error = targets.format_error(learned, models.is_regressor(value))
+            yield "training error", f"{error}, of rows that it has learned", learned
     if isinstance(value, StreamModel | models.Labelled):
         scaled = "none" if whole.scaling is None else "every feature to deviation 1"
         fills = models.imputes_missing(whole)

@@ -319,7 +319,8 @@ training_rows = combine_options(
     click.option(
         "--missing",
         type=click.Choice(["mean"]),
-        help="The replacement for a missing number: the mean of the column.  "
+        help="The replacement for a missing number: the mean of the column, or a code "
+        "of its own where train writes columns by their quantiles.  "
         "[default: an error]",
     ),
 )
@@ -363,7 +364,8 @@ def learner(*, solves: bool = False) -> Decorator:
 standardise = click.option(
     "--standardise/--no-standardise",
     default=True,
-    help="Scale features to mean 0 and deviation 1, as known so far.",
+    help="Bring features to one scale: mean 0 and deviation 1, as known so far; in "
+    "train with a metric, units of quartiles, or codes of quantiles.",
 )
 
 regression = click.option(

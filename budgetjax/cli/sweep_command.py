@@ -13,7 +13,7 @@ from budgetjax._errors import names_errors
 from budgetjax.cli import options, reading, reports, targets
 from budgetjax.cli.learners import Job
 from budgetjax.cli.plot import draw
-from budgetjax.cli.train import train_online
+from budgetjax.cli.train import measure_training_error, train_online
 from budgetjax.kernels import RBF
 from budgetjax.online import sweeps
 from budgetjax.online.importance import SeenWeights
@@ -70,8 +70,10 @@ def sweep(
         )
         if not quiet:
             reports.echo("")
-        fitted = train_online(Job.of(source, about, columns, training))
-        model_files.write(model, fitted, notes)
+        whole_job = Job.of(source, about, columns, training)
+        fitted = train_online(whole_job)
+        error = measure_training_error(whole_job, fitted)
+        model_files.write(model, fitted, {**notes, "training_error": error})
         job.say("model", model)
     if output is None:
         return

@@ -5,6 +5,7 @@ import functools
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import click
 import numpy as np
@@ -66,12 +67,14 @@ def train(
         tested = _open_test(test, columns, source, about.labels, sparse)
     job = Job.of(source, about, columns, training)
     fitted = train_online(job) if solver is None else solving.train(job, solver)
-    notes = {
+    notes: dict[str, Any] = {
         "file": reports.join_values([Path(one).name for one in file]),
         "target": columns.target,
         "solver": None if solver is None else learner,
         "refit": training.refit if solver is None else None,
     }
+    if notes["refit"]:
+        notes["training_error"] = measure_training_error(job, fitted)
     model_files.write(model, fitted, notes)
     job.say("model", model)
     if tested is not None:
@@ -83,6 +86,22 @@ def train(
         error = targets.format_error(accuracy.errors / accuracy.rows, regression)
         job.say("test error", f"{error}, {accuracy.rows:,} rows of {tested.name}")
     job.say("time", f"{time.perf_counter() - started:.1f} seconds")
+
+
+def measure_training_error(job: Job, fitted: StreamModel) -> float:
+    """The error of the model on the rows that it has learned, for the report.
+
+    The progressive error is that of the stream, whose model a refit replaces.
+    """
+    accuracy = targets.Accuracy(job.source.name, job.about.labels)
+    for X, y, *weight in job.source.read():
+        predicted = np.asarray(fitted.predict(X))
+        present = weight[0] > 0 if weight else slice(None)
+        accuracy.add(predicted[present], y[present])
+    error = accuracy.errors / max(accuracy.scored, 1)
+    shown = targets.format_error(error, job.about.labels is None)
+    job.say("training error", f"{shown}, of rows that the model has learned")
+    return error
 
 
 def _open_test(
@@ -144,7 +163,7 @@ def train_online(job: Job) -> StreamModel:
         when = "of rows before they were learned"
         if epochs > 1:
             when = "over all passes, of which only the first met new rows"
-        when += ", without the refit" if training.refit else ""
+        when += ", by the stream, without the refit" if training.refit else ""
         error = targets.format_error(fitted.error, about.labels is None)
         job.say("progressive error", f"{error}, {when}")
         if training.refit:
