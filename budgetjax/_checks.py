@@ -229,9 +229,9 @@ def to_device(value: ArrayLike, dtype: DTypeLike) -> jax.Array:
     A NumPy array is copied and transferred, since `jnp.asarray` and `jnp.zeros` compile
     a program for every new shape.
     """
+    dtype = jax.dtypes.canonicalize_dtype(dtype)
     if isinstance(value, jax.Array):
         return jnp.asarray(value, dtype)
-    dtype = jax.dtypes.canonicalize_dtype(dtype)
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         return jax.device_put(np.asarray(value).astype(dtype))
 

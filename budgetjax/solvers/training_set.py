@@ -41,8 +41,9 @@ def read_features(X: RawRows) -> Matrix:
     """
     X = _checks.array("X", X)
     check_shape(X.shape)
-    is_float = jnp.issubdtype(X.dtype, jnp.floating)
-    kind = np.promote_types(X.dtype, np.float32) if is_float else float
+    kind: DTypeLike = float
+    if jnp.issubdtype(X.dtype, jnp.floating):
+        kind = X.dtype if jnp.finfo(X.dtype).bits >= 32 else jnp.float32
     X = _checks.to_device(X, kind)
     _checks.check_finite(X)
     return X
