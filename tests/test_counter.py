@@ -1,10 +1,12 @@
 """Streams beyond 2^31 rounds: counters, ages, step sizes."""
 
 import functools
+import operator
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 import registry
 import rounding
 from compare import kept
@@ -38,6 +40,82 @@ def test_a_counter_reads_as_a_number():
     if rounding.has_float16():
         assert one.real(jnp.float16) == np.inf
     assert other.after(UNIT) == UNIT + 2
+
+
+VALUES = (0, 320, 2**24 + 1, UNIT - 1, 2**31 + 7, 10**12 + 7)
+OPERATORS = ("add", "sub", "mul", "truediv", "floordiv", "mod")
+OPERATORS += ("lt", "le", "gt", "ge", "eq", "ne")
+
+
+def test_arithmetic_with_a_counter_is_that_of_its_value():
+    """From both sides, with numbers of every kind."""
+    others = (3, 7.5, np.int64(9), np.float32(2.5), np.arange(1, 4))
+    for value in VALUES:
+        count, known = Counter.of(value), np.int64(value)
+        for function in (getattr(operator, name) for name in OPERATORS):
+            for other in others:
+                np.testing.assert_array_equal(
+                    function(count, other), function(known, other)
+                )
+                if value:
+                    np.testing.assert_array_equal(
+                        function(other, count), function(other, known)
+                    )
+        assert [-count, abs(count), sum([count, count])] == [-value, value, 2 * value]
+        assert divmod(count, 100) == divmod(value, 100)
+        assert bool(count) is bool(value)
+        assert operator.index(count) == value
+        assert float(jnp.float32(count)) == float(jnp.float32(value))
+        if value < 2**31:
+            assert jnp.where(True, count, 0) == value
+            assert jnp.asarray(count).dtype == jnp.int32
+    rows = jnp.arange(1000)
+    assert np.arange(1000)[Counter.of(320)] == rows[Counter.of(320) + 0] == 320
+    with pytest.raises((IndexError, ValueError, TypeError)):
+        # Not row 0 of column 320, as of a pair.
+        rows[None][Counter.of(320)]
+
+
+@pytest.mark.parametrize("value", VALUES[1:])
+def test_arithmetic_with_a_traced_counter_is_that_of_its_value(value):
+    def compute(count):
+        exact = (count + 5, 5 - count, count - count, count - jnp.int32(9))
+        real = (count / 4, 1 / count, count * 0.5)
+        compared = (count > value - 1, count >= value, count == value, count < value)
+        return exact, real, compared
+
+    exact, real, compared = jax.jit(compute)(Counter.of(value))
+    assert [int(one) for one in exact] == [value + 5, 5 - value, 0, value - 9]
+    np.testing.assert_allclose(real, [value / 4, 1 / value, value / 2], rtol=1e-6)
+    assert [bool(one) for one in compared] == [True, True, True, False]
+    whole = jax.jit(lambda count: (count % 100, count // 3, jnp.where(True, count, 0)))
+    shown = min(value, 2**31 - 1)
+    assert [int(one) for one in whole(Counter.of(value))] == [
+        *(shown % 100, shown // 3, shown)
+    ]
+
+
+def test_a_counter_is_carried_by_loops():
+    start = Counter.of(UNIT - 2)
+    assert jax.lax.fori_loop(0, 5, lambda i, count: count + 1, start) == UNIT + 3
+    assert jax.lax.fori_loop(0, 5, lambda i, count: 1 + count, start) == UNIT + 3
+    assert jax.lax.fori_loop(0, 4, lambda i, count: count - i, start) == UNIT - 8
+    few = Counter.of(3)
+    total = jax.lax.scan(lambda sum, _: (sum + few, None), jnp.int32(0), None, 4)[0]
+    assert total == 12
+    until = jax.lax.while_loop(lambda count: count < 20, lambda count: count + 7, few)
+    assert until == 24
+
+
+def test_counters_of_many_models_are_numbers_by_model():
+    counts = jax.tree.map(
+        lambda *words: jnp.stack(words), Counter.of(5), Counter.of(10**12)
+    )
+    assert len(counts) == 2
+    assert [int(one) for one in counts] == [5, 10**12]
+    assert counts[1] == 10**12
+    assert (2 * counts).tolist() == [10, 2 * 10**12]
+    assert jax.vmap(lambda count: count + 3)(counts).tolist() == [8, 10**12 + 3]
 
 
 def test_a_counter_has_a_value_where_it_is_traced():
