@@ -183,12 +183,14 @@ def check_finite(
     X: jax.Array | np.ndarray,
     first_row: int = 0,
     names: tuple[str, ...] | None = None,
+    present: np.ndarray | None = None,
 ) -> None:
     """Raises if an example has a value that is not finite; skips traced ones.
 
     `first_row` is the number of the first row, and `names` are those of the columns.
+    Only rows that are `present` are checked.
     """
-    row = X.shape[0] if isinstance(X, Tracer) else first_bad_row(X)
+    row = X.shape[0] if isinstance(X, Tracer) else first_bad_row(X, present)
     if row < X.shape[0]:
         column = int(np.argmin(np.isfinite(np.asarray(X[row]))))
         shown = column if names is None else repr(names[column])
@@ -196,8 +198,8 @@ def check_finite(
         raise ArgumentError("X", "be finite", got)
 
 
-def first_bad_row(X: jax.Array | np.ndarray) -> int:
-    """The first row with a value that is not finite, or n.
+def first_bad_row(X: jax.Array | np.ndarray, present: np.ndarray | None = None) -> int:
+    """The first row, of those that are `present`, that is not finite, or n.
 
     NumPy reads an array in the memory of the host without a copy, and no program has to
     be compiled for its shape.
@@ -206,21 +208,22 @@ def first_bad_row(X: jax.Array | np.ndarray) -> int:
     if len(devices) > 1 or any(one.platform != "cpu" for one in devices):
         # Data closed over by an outer `jit` have values too.
         with jax.ensure_compile_time_eval():
-            return int(_first_bad_row(X))
+            return int(_first_bad_row(X, True if present is None else present))
     rows = np.asarray(X)
     # A sum is finite only if all its terms are, and needs no other array.
     with np.errstate(over="ignore", invalid="ignore"):
         if np.isfinite(np.sum(rows)):
             return len(rows)
     good = np.isfinite(rows).reshape(len(rows), -1).all(axis=1)
+    good = good if present is None else good | ~present
     return int(np.argmin(np.append(good, False)))
 
 
 @jax.jit
-def _first_bad_row(X: jax.Array) -> jax.Array:
+def _first_bad_row(X: jax.Array, present: ArrayLike) -> jax.Array:
     rows = jnp.arange(X.shape[0])
     bad = ~jnp.isfinite(jnp.sum(X * 0, axis=range(1, X.ndim)))
-    return jnp.min(jnp.where(bad, rows, X.shape[0]), initial=X.shape[0])
+    return jnp.min(jnp.where(bad & present, rows, X.shape[0]), initial=X.shape[0])
 
 
 def to_device(value: ArrayLike, dtype: DTypeLike) -> jax.Array:

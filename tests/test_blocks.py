@@ -66,6 +66,25 @@ def test_skipped_rows_are_as_if_they_were_not_there(row, double):
     assert int(actual.num_seen) == weight.sum()
 
 
+@registry.some
+def test_rows_of_weight_0_may_be_padding_of_any_kind(row, double):
+    """NaN, infinite and huge rows, and labels that the model does not know."""
+    X, y = row.stream()
+    weight = np.random.default_rng(5).random(N) < 0.5
+    padded, labels = X.astype(np.float64), y.copy()
+    labels[~weight] = 77 if y.dtype == np.int32 else np.nan
+    padded[~weight] = np.resize([np.nan, np.inf, 1e200], (~weight).sum())[:, None]
+    expected, expected_scores = runs.blocks(row, runs.roomy(row), X, y, weight)
+    actual, scores = runs.blocks(row, runs.roomy(row), padded, labels, weight)
+    chex.assert_trees_all_equal(actual, expected)
+    np.testing.assert_array_equal(scores[weight], expected_scores[weight])
+    assert np.all(np.isnan(scores[~weight]))
+    # Step by step it is as if they were not there, to the last bit.
+    expected, _ = runs.loop(row, runs.exact(row), X[weight], y[weight])
+    actual, _ = runs.loop(row, runs.exact(row), padded, labels, weight)
+    chex.assert_trees_all_equal(actual, expected)
+
+
 def test_scores_that_are_not_kept():
     (row,) = registry.named("perceptron-oldest-multiclass")
     X, y = row.stream()

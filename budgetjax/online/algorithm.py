@@ -352,8 +352,16 @@ class Algorithm(Generic[Arguments, State]):
           axis: the name of a `jax.vmap` over models, or None.
         """
         X = X - state.expansion.origin[None]
+        # Rows of weight 0 may be padding of any kind. NaN times 0 would be NaN, also in
+        # a derivative, so nothing sees it; its score is NaN. All losses take a target
+        # of 1.
+        absent = weights <= 0
+        padding = (absent & ~jnp.isfinite(kernels.squared_norms(X)))[:, None]
+        X = jnp.where(padding, 0, X)
+        y = jnp.where(absent.reshape(-1, *(1,) * (y.ndim - 1)), 1, y)
         given = _sharding.vary(state, X, y, weights)
         state, scores = self.block(self, *given, axis)
+        scores = jnp.where(padding, jnp.nan, scores)
         # Afterwards, as it then joins the writes of the last edits.
         return rebase_clock(state), scores
 

@@ -128,6 +128,19 @@ def block(
     Cost: O(B d + T d) per example for blocks of T, and O(T + B) per violation, plus its
     maintenance.
     """
+    run = _run_block if X.shape[0] == 1 else _run_derivable_block
+    return run(algorithm, axis, state, X, y, weights)
+
+
+def _run_block(
+    algorithm: Any,
+    axis: str | None,
+    state: State,
+    X: Examples,
+    y: Targets,
+    weights: PerExample,
+) -> tuple[State, Scores]:
+    """The result of `block`."""
     squares = kernels.squared_norms(X)
     gram = state.kernel.gram(X, X, squares, squares)
     kernel_rows = support_set.kernel_rows(state.kernel, state.expansion, X, squares)
@@ -161,6 +174,28 @@ def block(
     return state, scores
 
 
+_run_derivable_block = jax.custom_jvp(_run_block, nondiff_argnums=(0, 1))
+
+
+@_run_derivable_block.defjvp
+def _derive_block(algorithm: Any, axis: str | None, primals: Any, tangents: Any) -> Any:
+    """The derivative of a block is that of its steps.
+
+    Reverse mode cannot go through a loop whose number of turns depends on the data. A
+    step has none.
+    """
+
+    def learn(state: State, X: Examples, y: Targets, weights: PerExample) -> Any:
+        def body(state, example):
+            one = jax.tree.map(lambda value: value[None], example)
+            state, scores = _run_block(algorithm, axis, state, *one)
+            return state, scores[0]
+
+        return jax.lax.scan(body, state, (X, y, weights))
+
+    return jax.jvp(learn, primals, tangents)
+
+
 def _prepare_block(
     algorithm: Any,
     state: State,
@@ -175,9 +210,10 @@ def _prepare_block(
     present = weights > 0
     rounds_ahead = sums_before(present.astype(jnp.int32))
     decay = algorithm.decay(state, rounds_ahead)
-    # The decay before the first round is 0, up to a correction of the scale's rounding.
+    # The decay before the first round is 0, up to a correction of the scale's rounding,
+    # which waits for a round: examples of weight 0 change nothing.
     expansion = support_set.fade_average(state.expansion)
-    scale = decayed_scale(expansion.scale, decay[0])
+    scale = decayed_scale(expansion.scale, jnp.where(rounds_ahead[-1] > 0, decay[0], 0))
     state = state._replace(expansion=expansion._replace(scale=scale))
     in_average = present
     if expansion.average is not None:
@@ -351,7 +387,7 @@ def decayed_scale(scale: Scalar, decay: Float[Array, "*n"]) -> Float[Array, "*n"
 
 def _num_seen(state: OnlineState, ahead: Integer[Array, "*n"]) -> Counter:
     """The rounds seen, with those `ahead` of the start of the block."""
-    return state.num_seen._replace(low=state.num_seen.low + ahead)
+    return state.num_seen.after(ahead)
 
 
 def _scale_before(

@@ -60,7 +60,9 @@ def run(
       weight: how many equal rows each one stands for, shape `(n,)`, at least 0;
         booleans are allowed. Up to 1 it is a factor of the update; a heavier row moves
         the model no farther than to the minimum of its own loss, or until it violates
-        no more. A row of weight 0 is scored and otherwise ignored. None is 1 for all.
+        no more. A row of weight 0 is scored and otherwise ignored; it may be padding,
+        such as NaN, whose score is then NaN, and its label is not read. None is 1 for
+        all.
       block_size: examples per block; 1 is the plain scan of `step`. None chooses.
       keep_scores: whether to return the scores. With many classes they take more memory
         than the rows.
@@ -71,8 +73,9 @@ def run(
       `keep_scores=False`.
 
     Raises:
-      ValueError: if a shape or type does not fit, a value of `X` is not finite, a label
-        is not one of the model's, a weight is negative, or kernel values overflow.
+      ValueError: if a shape or type does not fit, a weight is negative, kernel values
+        overflow, or a row with a weight has a value that is not finite or a label that
+        is not one of the model's.
         Inside `jit` or `vmap`, where values are traced, only shapes and types are
         checked.
       OverflowError: if the model is unbudgeted and had no slot left for another
@@ -91,7 +94,7 @@ def run(
     size = block_length(block_size)
     keeps = _checks.flag("keep_scores", keep_scores)
     new, scores = run_checked(algorithm, state, X, y, weights, size, keeps)
-    check_result(new, scores, X)
+    check_result(new, scores, X, weights)
     return new, scores if keeps else None
 
 
@@ -112,10 +115,11 @@ def block_length(block_size: int | None) -> int:
     return 48 if _platform.on_cpu() else 256
 
 
-def check_result(state: OnlineState, scores: Array, X: Array) -> None:
+def check_result(state: OnlineState, scores: Array, X: Array, weights: Array) -> None:
     """Raises if the model had to refuse examples, or a score is not finite.
 
-    A scalar stands for scores that were not kept; see `run_checked`.
+    A scalar stands for scores that were not kept; see `run_checked`. Scores of weight 0
+    may be of padding.
     """
     check_room(state)
     if isinstance(scores, Tracer):
@@ -125,7 +129,8 @@ def check_result(state: OnlineState, scores: Array, X: Array) -> None:
             return
         what, got = "the model", "one that is not"
     else:
-        row = _checks.first_bad_row(scores)
+        known = _checks.concrete(weights)
+        row = _checks.first_bad_row(scores, None if known is None else known > 0)
         if row == scores.shape[0]:
             return
         what, got = "every score", f"{np.asarray(scores[row])} in row {row}"

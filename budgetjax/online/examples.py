@@ -22,11 +22,11 @@ def check_stream(
 ) -> tuple[Float[Array, "n features"], Shaped[Array, "n ..."], Float[Array, " n"]]:
     """Checks a stream and its weights, and casts them to the state's dtypes.
 
-    Rows have the features of the state, or `num_features`.
+    Rows have the features of the state, or `num_features`. Values of rows of weight 0,
+    which may be padding, are not checked.
     """
     size = models.num_features(state) if num_features is None else num_features
     X = cast_rows(X, size, state.expansion.vectors.dtype)
-    _checks.check_finite(X, first_row)
     y = _checks.array("y", y)
     n, more = X.shape[:1], models.target_shape(state)
     if y.shape not in (n, n + more):
@@ -37,7 +37,16 @@ def check_stream(
     weight = _checks.array("weight", np.ones(n) if weight is None else weight)
     if weight.shape != n:
         raise ArgumentError("weight", f"have shape {n}, one per row of X", weight.shape)
+    present = _present(weight)
+    if present is not None:
+        _checks.check_finite(X, first_row, present=present)
     return X, *_targets(state, y, weight, n, first_row)
+
+
+def _present(weight: Array | np.ndarray) -> np.ndarray | None:
+    """Which rows have a weight; None if it is traced."""
+    known = _checks.concrete(weight)
+    return None if known is None else known != 0
 
 
 def check_example(
@@ -73,7 +82,11 @@ def _targets(
     if counts is not None:
         check_weights(np.atleast_1d(counts), dtype, first_row)
     y = _cast_labels(state, y, rows)
-    if given is not None:
+    present = _present(weight)
+    if given is not None and present is not None:
+        present = present.reshape(present.shape + (1,) * (given.ndim - present.ndim))
+        # A target that all losses take.
+        given = np.where(present, given, 1)
         check_labels(state, given if rows else given[None], first_row)
     return y, _checks.to_device(weight, dtype)
 

@@ -144,7 +144,7 @@ def take_step(
         count = average.total + counts.astype(average.total.dtype)
         expansion = expansion._replace(average=average._replace(total=count))
     mistaken = losses.is_mistake(score, y) & present
-    updated = has_gradient(multiple * gradient)
+    updated = has_gradient(gradient, weight)
     return state._replace(
         expansion=expansion,
         weights=weights,
@@ -156,9 +156,9 @@ def take_step(
     )
 
 
-def has_gradient(gradient: Score) -> Flag:
-    """Whether the gradient is nonzero."""
-    return jnp.any(gradient != 0)
+def has_gradient(gradient: Score, weight: Scalar) -> Flag:
+    """Whether the gradient of a row is nonzero, and it counts."""
+    return (weight > 0) & jnp.any(gradient != 0)
 
 
 def expand(state: State) -> State:

@@ -126,7 +126,7 @@ def block(
         score = jnp.matmul(p, state.weights, precision="highest")
         beyond = selves[i] - jnp.dot(p, p, precision="highest")
         enters = (
-            features.has_gradient(weight * losses.gradient(state.loss, score, label))
+            features.has_gradient(losses.gradient(state.loss, score, label), weight)
             & ~state.expansion.full
             & (beyond > state.tolerance * selves[i])
         )
@@ -161,6 +161,7 @@ def _add_landmark(
     """The state with a landmark, whose feature has this row of `R`."""
     expansion, entered = state.expansion, slot != NOWHERE
     age = jnp.where(entered, state.num_seen.low + 1, support_set.FREE)
+    x, square = (jnp.where(entered, value, 0) for value in (x, square))
     expansion = expansion._replace(
         vectors=support_set.put(expansion.vectors, slot, x),
         squares=support_set.put(expansion.squares, slot, square),

@@ -141,27 +141,48 @@ def factorise(gram: PerPair, mask: Mask) -> tuple[PerPair, PerPair]:
     (the kernel is 0 at all vectors, or not positive definite), the factor is not
     finite. Rows outside the mask are those of the unit matrix.
     """
-    diagonal = jnp.diagonal(gram)
-    unit = jnp.eye(mask.shape[0], dtype=gram.dtype)
+    return _factorise(gram, mask)[1:]
+
+
+@jax.custom_jvp
+def _factorise(gram: PerPair, mask: Mask) -> tuple[Scalar, PerPair, PerPair]:
+    """The ridge, and the result of `factorise`."""
 
     def enlarge_ridge(carry):
         ridge, *_ = carry
-        first = ridge == 0
-        ridge = jnp.where(first, RIDGE, ridge * LARGER)
-        # A larger ridge has to exceed the rounding error, not a vector's own norm.
-        extra = jnp.where(first, diagonal, jnp.max(diagonal))
-        ridged = gram + ridge * jnp.diag(extra)
-        both = mask[:, None] & mask[None]
-        factor = jnp.linalg.cholesky(jnp.where(both, ridged, unit))
-        return ridge, ridged, factor
+        ridge = jnp.where(ridge == 0, RIDGE, ridge * LARGER)
+        return ridge, *_factorise_with(ridge, gram, mask)
 
     def fails(carry):
         ridge, _, factor = carry
         return (ridge < 1) & ~jnp.all(jnp.isfinite(factor))
 
     start = jnp.zeros((), gram.dtype), gram, jnp.full_like(gram, jnp.nan)
-    _, gram, factor = jax.lax.while_loop(fails, enlarge_ridge, start)
-    return gram, factor
+    return jax.lax.while_loop(fails, enlarge_ridge, start)
+
+
+def _factorise_with(
+    ridge: Scalar, gram: PerPair, mask: Mask
+) -> tuple[PerPair, PerPair]:
+    """`factorise` with this ridge."""
+    diagonal = jnp.diagonal(gram)
+    unit = jnp.eye(mask.shape[0], dtype=gram.dtype)
+    # A larger ridge has to exceed the rounding error, not a vector's own norm.
+    extra = jnp.where(ridge <= RIDGE, diagonal, jnp.max(diagonal))
+    ridged = gram + ridge * jnp.diag(extra)
+    both = mask[:, None] & mask[None]
+    return ridged, jnp.linalg.cholesky(jnp.where(both, ridged, unit))
+
+
+@_factorise.defjvp
+def _derive_factor(primals, tangents):
+    """The ridge is a constant, and the loop that finds it has no derivative."""
+    gram, mask = primals
+    ridge, *_ = _factorise(gram, mask)
+    known, change = jax.jvp(
+        lambda gram: _factorise_with(ridge, gram, mask), (gram,), tangents[:1]
+    )
+    return (ridge, *known), (jnp.zeros_like(ridge), *change)
 
 
 def reorthonormalise(root: PerPair, gram: PerPair, mask: Mask) -> Span:
@@ -240,7 +261,7 @@ class Replacement(NamedTuple):
       residual: its squared distance from the span of all other vectors.
       column: the column of `R` of the slot, 0 for a free one.
       inverse: the row of `R^T R` of the slot, likewise.
-      pivot: the length of the column, at least the smallest number.
+      pivot: the length of the column, 1 if it is 0.
       direction: `u`, the unit vector along the column; that of the slot if it is free.
       reach: `u^T R`.
       selves: the new diagonal of the kernel matrix, with the ridge.
@@ -279,7 +300,8 @@ def replacement(
     place, at_slot = jnp.where(slot == NOWHERE, slots[-1], slot), slots == slot
     column = span.root[:, place]
     inverse = _times(column, span.root)
-    square = jnp.maximum(inverse[place], jnp.finfo(inverse.dtype).tiny)
+    # 1 for a free slot, where a tiny number would make derivatives infinite.
+    square = jnp.where(inverse[place] > 0, inverse[place], 1)
     pivot = jnp.sqrt(square)
     unit = (slots == place).astype(column.dtype)
     direction, reach, others, selves = _platform.together(
@@ -346,8 +368,9 @@ def replace(span: Span, new: Replacement, num_active: Index) -> Span:
     # Step 2. Without the subtraction, what both reach would be removed twice.
     refresh_index = span.refresh_index + entered.astype(jnp.int32)
     i = refresh_index % jnp.maximum(num_active, 1)
-    length = jnp.sqrt(jnp.maximum(1 - u[i] * u[i], 0))
-    length = jnp.where(length > 0.1, length, jnp.inf)
+    square = 1 - u[i] * u[i]
+    apart = square > 0.01
+    length = jnp.where(apart, jnp.sqrt(jnp.where(apart, square, 1)), jnp.inf)
     v = ((slots == i).astype(u.dtype) - u * u[i]) / length
     # `D R`, from row i of R and from `u^T R`.
     u_row = leaving_row + z

@@ -78,8 +78,8 @@ class Expansion(NamedTuple):
     """The support set of one model, in `capacity + 1` rows; the last one is spare.
 
     Attributes:
-      vectors: `x_j`, shape `(rows, num_features)`, as differences from the origin; the
-        spare row is arbitrary.
+      vectors: `x_j`, shape `(rows, num_features)`, as differences from the origin, 0 in
+        the spare row.
       squares: `||x_j||^2` of these differences, shape `(rows,)`; a kernel row is then
         one product.
       coefficients_and_sums: one row per vector, shape `(rows, columns)`, zero in the
@@ -512,17 +512,19 @@ def write(expansion: Expansion, edits: Edits) -> Expansion:
         terms = rescale_terms(expansion, terms, edits.rescale_factor)
     for update in edits.rank_one_updates:
         terms = terms + update.weights[:, None] * update.term[None]
-    rows = edits.rows
-    slots = [row.slot for row in rows]
-    new_terms = [jnp.where(row.slot == NOWHERE, 0, row.term) for row in rows]
-    new_ages = [jnp.where(row.slot == NOWHERE, FREE, row.age) for row in rows]
-    ages = put_rows(expansion.ages, slots, new_ages)
+    slots = [row.slot for row in edits.rows]
+    # The spare row stays free and 0, whatever the example is.
+    rows = [
+        select(row.slot == NOWHERE, empty_row(expansion, row.slot), row)
+        for row in edits.rows
+    ]
+    ages = put_rows(expansion.ages, slots, [row.age for row in rows])
     active = (ages != FREE).astype(jnp.int32)
     count = functools.partial(jnp.sum, dtype=jnp.int32)
     return expansion._replace(
         vectors=put_rows(expansion.vectors, slots, [row.vector for row in rows]),
         squares=put_rows(expansion.squares, slots, [row.square for row in rows]),
-        coefficients_and_sums=put_rows(terms, slots, new_terms),
+        coefficients_and_sums=put_rows(terms, slots, [row.term for row in rows]),
         ages=ages,
         num_active=_platform.fold(jnp.add, count, active),
     )

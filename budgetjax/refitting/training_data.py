@@ -328,6 +328,10 @@ def _check_rows(
     counts = weight[0] if weight else None
     given = examples.check_stream(state, X, y, counts, first_row, num_features)
     X, y, weights = (np.asarray(array) for array in given)
+    if np.any(absent := weights <= 0):
+        # They may be padding of any kind.
+        X = np.where(absent[:, None] & ~np.isfinite(X), 0, X)
+        y = np.where(absent.reshape(-1, *(1,) * (y.ndim - 1)), 1, y).astype(y.dtype)
     if of_labels and state.expansion.num_columns == 1:
         known = np.abs(y) == 1
         if not np.all(known):

@@ -7,6 +7,9 @@ All partners are ranked by the loss at two points that need no search; nine Newt
 then place the best one. `benchmarks/merging.py` compares this with the alternatives.
 """
 
+import functools
+
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
@@ -83,13 +86,19 @@ def _newton(r, c, decay, x, rho):
 
     `rho` is `exp(-decay x)`.
     """
-    denominator = r + rho * (2 * c + rho)
-    gap = x * denominator - (r - rho * rho)
+    gap, denominator = _gap(r, c, x, rho)
     growth = 2 * decay * rho * (2 * r * rho + c * (rho * rho + r))
     slope = denominator * denominator - growth
     return x - denominator * gap / slope, gap >= 0
 
 
+def _gap(r, c, x, rho):
+    """The equation of `position`, 0 at the root, and its denominator."""
+    denominator = r + rho * (2 * c + rho)
+    return x * denominator - (r - rho * rho), denominator
+
+
+@jax.custom_jvp
 def _root(r, c, decay):
     """Newton's method from `x = 1`, kept in a shrinking bracket of the root.
 
@@ -110,6 +119,22 @@ def _root(r, c, decay):
 
     one = jnp.ones_like(r)
     return _platform.iterate(STEPS, narrower, (one, jnp.zeros_like(one), one))[0]
+
+
+@_root.defjvp
+def _derive_root(primals, tangents):
+    """The derivative of the root, from that of the equation: no loop has one.
+
+    Where two roots become one it is infinite, and taken as 0.
+    """
+    root = _root(*primals)
+
+    def gap(x, r, c, decay):
+        return _gap(r, c, x, jnp.exp(-decay * x))[0]
+
+    change = jax.jvp(functools.partial(gap, root), primals, tangents)[1]
+    slope = jax.jvp(lambda x: gap(x, *primals), (root,), (jnp.ones_like(root),))[1]
+    return root, jnp.where(slope == 0, 0, -change / jnp.where(slope == 0, 1, slope))
 
 
 def loss(

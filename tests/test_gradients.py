@@ -1,0 +1,118 @@
+"""Derivatives of learning equal difference quotients, in both modes.
+
+A learner is a piecewise smooth function of numbers: of the kernel's, of its own, and of
+the rows. Its pieces are told apart by the integers in its state, such as ages and
+counts; a quotient is taken within one piece. With a step of 1e-6 in float64 its own
+error is some 1e-9 of the numbers in it, and more where kernel matrices are inverted.
+"""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import registry
+
+import budgetjax as bj
+
+STEP = 1e-6
+# Factors of the kernel's numbers and the learner's, and a distance along a direction.
+AT = np.array([1.0, 1.0, 0.0])
+BLOCK = 8
+
+
+def scaled_kernel(kernel, factor):
+    """A kernel whose numbers are multiplied, except an exponent."""
+    return jax.tree_util.tree_map_with_path(
+        lambda path, leaf: leaf if "degree" in str(path) else leaf * factor, kernel
+    )
+
+
+def objective(row, seed=0, garbage=False, n=25):
+    """A function of `AT`: a number, and the integers of the state."""
+    X, y = row.stream(n, seed=seed)
+    random = np.random.default_rng(seed)
+    along, points = (random.normal(size=(k, registry.NUM_FEATURES)) for k in (n, 9))
+    weight = np.ones(n)
+    if garbage:
+        weight[3:6] = weight[-2:] = 0
+        along[weight == 0] = X[weight == 0] = np.nan
+    numbers = {k: v for k, v in row.arguments.items() if type(v) is float}
+
+    def learn(at):
+        state = row.init(
+            scaled_kernel(row.kernel, at[0]),
+            dtype=jnp.float64,
+            **{name: value * at[1] for name, value in numbers.items()},
+        )
+        rows = X.astype(np.float64) + at[2] * along
+        state, scores = bj.run(
+            row.algorithm, state, rows, y, weight=weight, block_size=BLOCK
+        )
+        ours = bj.decision_function(state, points)
+        total = jnp.mean(ours**2) + jnp.mean(jnp.sin(scores[weight > 0]))
+        whole = [leaf for leaf in jax.tree.leaves(state) if leaf.dtype == jnp.int32]
+        return total, whole
+
+    return learn
+
+
+def quotients(learn):
+    """Central differences, each within one piece of the function."""
+    learn = jax.jit(learn)
+    found = []
+    for step in STEP * np.eye(len(AT)):
+        (one, left), (other, right) = learn(AT + step), learn(AT - step)
+        for a, b in zip(left, right, strict=True):
+            np.testing.assert_array_equal(a, b)
+        found.append((one - other) / (2 * STEP))
+    return np.array(found)
+
+
+@registry.each
+def test_derivatives_of_a_run_are_difference_quotients(row, double):
+    learn = objective(row)
+    both = jax.jit(lambda at: [mode(learn, has_aux=True)(at)[0] for mode in MODES])
+    expected = quotients(learn)
+    for actual in both(AT):
+        np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-7)
+
+
+MODES = (jax.jacfwd, jax.jacrev)
+
+
+@functools.partial(
+    registry.each, rows=registry.named("projectron", "nystrom-regression")
+)
+def test_padding_has_no_part_in_derivatives(row, double):
+    learn = objective(row, garbage=True)
+    both = jax.jit(lambda at: [mode(learn, has_aux=True)(at)[0] for mode in MODES])
+    forward, reverse = both(AT)
+    assert np.all(np.isfinite(forward))
+    np.testing.assert_allclose(forward, reverse, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["projectron"], ids="@{}".format)
+def test_derivatives_of_steps_are_those_of_a_run(name, double):
+    (row,) = registry.named(name)
+    X, y = row.stream(25)
+
+    def by_run(gamma):
+        state = row.init(bj.RBF(gamma), dtype=jnp.float64)
+        return jnp.sum(bj.run(row.algorithm, state, X, y, block_size=BLOCK)[1] ** 2)
+
+    def by_steps(gamma):
+        state = row.init(bj.RBF(gamma), dtype=jnp.float64)
+
+        def body(state, example):
+            score = bj.decision_function(state, example[0][None])[0]
+            return row.algorithm.step(state, *example), score
+
+        return jnp.sum(jax.lax.scan(body, state, (X, y))[1] ** 2)
+
+    runs, steps = (
+        jax.jit(jax.value_and_grad(function))(0.5) for function in (by_run, by_steps)
+    )
+    np.testing.assert_allclose(runs, steps, rtol=1e-9)
+    assert abs(steps[1]) > 1e-3
