@@ -44,6 +44,7 @@ from budgetjax.online.pegasos import pegasos as pegasos
 from budgetjax.online.perceptron import perceptron as perceptron
 from budgetjax.online.projectron import projectron as projectron
 from budgetjax.online.registry import register as register
+from budgetjax.online.registry import with_kernel as with_kernel
 from budgetjax.online.sgd import sgd as sgd
 from budgetjax.online.support_set import Candidate as Candidate
 from budgetjax.online.support_set import Edits as Edits

@@ -13,6 +13,7 @@ from budgetjax.estimators import inputs
 from budgetjax.estimators.inputs import EncodedRows, Features, Rows, Sample
 from budgetjax.kernels import Mapped
 from budgetjax.models import Labelled
+from budgetjax.online.state import set_kernel
 from budgetjax.refitting import refit
 
 # What to try on a table: bins per column, the factor of the default gamma, and how many
@@ -210,7 +211,7 @@ def strip_padding(model: Labelled, X: Features) -> Labelled:
     expansion = expansion._replace(vectors=vectors, origin=origin)
     if isinstance(codes, scaling.Scaling):
         codes = inputs.translation(codes.mean[:count])
-    state = model.model._replace(kernel=kernel, expansion=expansion)
+    state = set_kernel(model.model, kernel)._replace(expansion=expansion)
     return model._replace(model=state, scaling=codes)
 
 

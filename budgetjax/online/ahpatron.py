@@ -6,7 +6,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax.typing import ArrayLike, DTypeLike
 
-from budgetjax import _checks, _pytree, losses
+from budgetjax import _checks, losses
 from budgetjax._errors import names_errors
 from budgetjax._pytree import Counter, Name
 from budgetjax._shapes import Flag, Label, Scalar, Score
@@ -20,6 +20,7 @@ from budgetjax.online.ball import (
 )
 from budgetjax.online.maintenance import Maintenance, init_maintenance
 from budgetjax.online.maintenance.projection import DelayedProject
+from budgetjax.online.state import record_state
 from budgetjax.online.support_set import Candidate, Edits, Expansion
 
 
@@ -36,7 +37,7 @@ class ProjectAndRescale(DelayedProject):
         return expansion._replace(coefficients_and_sums=terms)
 
 
-@_pytree.shown
+@record_state
 class State(NamedTuple):
     """The state of an Ahpatron.
 

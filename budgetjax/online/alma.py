@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike, DTypeLike
 
-from budgetjax import _checks, _pytree, losses
+from budgetjax import _checks, losses
 from budgetjax._errors import ArgumentError, names_errors
 from budgetjax._pytree import Counter, Name
 from budgetjax._shapes import Flag, Label, Scalar, Score
@@ -16,13 +16,14 @@ from budgetjax.online import importance
 from budgetjax.online.algorithm import Algorithm, init_fields
 from budgetjax.online.ball import project_onto_ball, refresh_squared_norm
 from budgetjax.online.maintenance import Maintenance, init_maintenance
+from budgetjax.online.state import record_state
 from budgetjax.online.support_set import Candidate, Edits, Expansion
 
 # Theorem 3: B in units of 1 / alpha, and C.
 THRESHOLD, STEP = math.sqrt(8), math.sqrt(2)
 
 
-@_pytree.shown
+@record_state
 class State(NamedTuple):
     """The state of an approximate large margin algorithm.
 

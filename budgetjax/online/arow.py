@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Array, Bool, Float
 
-from budgetjax import _checks, _platform, _pytree, _sharding, losses
+from budgetjax import _checks, _platform, _sharding, losses
 from budgetjax._errors import ArgumentError, names_errors
 from budgetjax._pytree import Counter, Name
 from budgetjax._shapes import Index, Label, PerPair, PerRow, Scalar, Score
@@ -16,6 +16,7 @@ from budgetjax.online import algorithm, importance, span, support_set
 from budgetjax.online.algorithm import Algorithm, init_fields, violates_hinge
 from budgetjax.online.maintenance import Maintenance, init_maintenance
 from budgetjax.online.span import Span
+from budgetjax.online.state import record_state
 from budgetjax.online.support_set import NOWHERE, Candidate, Edits, RankOneUpdate
 
 # Lambda of the Pegasos that chooses the support vectors. Larger values let fewer
@@ -27,7 +28,7 @@ REGULARIZATION = 1e-4
 ROUNDING = 1024
 
 
-@_pytree.shown
+@record_state
 class State(NamedTuple):
     """The state of AROW.
 

@@ -15,12 +15,13 @@ from jax.tree_util import Partial
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
-from budgetjax import _checks, _pytree, losses
+from budgetjax import _checks, losses
 from budgetjax._errors import ArgumentError
 from budgetjax._pytree import Counter, Name
 from budgetjax._shapes import Basis, Flag, PerRow, Scalar, Score, Target, Weights
 from budgetjax.kernels import Kernel
 from budgetjax.online import algorithm, importance
+from budgetjax.online.state import record_state
 from budgetjax.online.support_set import Expansion
 
 _SGD = optax.sgd(0.2)
@@ -37,7 +38,7 @@ def default_update(
 OPTIMIZER = optax.GradientTransformation(_SGD.init, default_update)
 
 
-@_pytree.shown
+@record_state
 class State(NamedTuple):
     """The state of a linear learner on features of a kernel.
 

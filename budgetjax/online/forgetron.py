@@ -6,7 +6,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax.typing import ArrayLike, DTypeLike
 
-from budgetjax import _checks, _pytree, losses
+from budgetjax import _checks, losses
 from budgetjax._errors import ArgumentError, names_errors
 from budgetjax._pytree import Counter, Name
 from budgetjax._shapes import Flag, Label, Scalar, Score
@@ -14,12 +14,13 @@ from budgetjax.kernels import Kernel
 from budgetjax.online import algorithm, importance, support_set
 from budgetjax.online.algorithm import Algorithm, init_fields
 from budgetjax.online.ball import squared_norm_of
+from budgetjax.online.state import record_state
 from budgetjax.online.support_set import Candidate, Edits, Expansion
 
 RULES = ("self-tuned", "basic")
 
 
-@_pytree.shown
+@record_state
 class State(NamedTuple):
     """The state of a Forgetron.
 

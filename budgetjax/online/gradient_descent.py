@@ -21,6 +21,7 @@ from budgetjax.online.algorithm import Algorithm, Arguments, init_fields
 from budgetjax.online.ball import project_onto_ball, squared_norm_of
 from budgetjax.online.conservative import sums_before
 from budgetjax.online.maintenance import Maintenance, init_maintenance
+from budgetjax.online.state import record_state
 from budgetjax.online.support_set import Candidate, Edits, Expansion
 
 # The logarithm of the shrinking factor of a round that forgets the model. The factor
@@ -42,7 +43,7 @@ class Ball(NamedTuple):
     squared_norm: Scalar
 
 
-@_pytree.shown
+@record_state
 class State(NamedTuple):
     """The state of a gradient descent learner.
 

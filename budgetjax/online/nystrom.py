@@ -184,11 +184,23 @@ def basis(state: State) -> Float[Array, "rows rows"]:
 
 
 def with_vectors(state: State, vectors: Float[Array, "rows d"]) -> State:
-    """Replaces the landmarks and recomputes their features."""
+    """Replaces the landmarks and recomputes their features.
+
+    The coefficients `a` stay, so the weights are `R K a`, as `R K R^T = I`.
+    """
     expansion = support_set.with_vectors(state.expansion, vectors)
     gram = support_set.gram(state.kernel, expansion)
-    root = span.reorthonormalise(_root(state), gram, expansion.mask).root
-    return state._replace(expansion=expansion, root=root)
+    basis = span.reorthonormalise(_root(state), gram, expansion.mask)
+    terms = jnp.where(expansion.mask[:, None], expansion.coefficients_and_sums, 0)
+    for matrix in (basis.gram, basis.root):
+        terms = jnp.matmul(matrix, terms, precision="highest")
+    sums = None if state.sums is None else terms[:, expansion.num_columns :]
+    return state._replace(
+        expansion=expansion,
+        root=basis.root,
+        weights=terms[:, : expansion.num_columns],
+        sums=sums,
+    )
 
 
 nystrom = Algorithm(

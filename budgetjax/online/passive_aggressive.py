@@ -5,19 +5,20 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax.typing import ArrayLike, DTypeLike
 
-from budgetjax import _checks, _pytree, losses
+from budgetjax import _checks, losses
 from budgetjax._errors import ArgumentError, names_errors
 from budgetjax._pytree import Counter, Name
 from budgetjax._shapes import Label, Scalar, Score
 from budgetjax.kernels import Kernel
 from budgetjax.online.algorithm import Algorithm, init_fields, violates_hinge
 from budgetjax.online.maintenance import Maintenance, init_maintenance
+from budgetjax.online.state import record_state
 from budgetjax.online.support_set import Candidate, Edits, Expansion
 
 VARIANTS = ("PA", "PA-I", "PA-II")
 
 
-@_pytree.shown
+@record_state
 class State(NamedTuple):
     """The state of a passive-aggressive learner.
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax.typing import ArrayLike, DTypeLike
 
-from budgetjax import _checks, _pytree, losses
+from budgetjax import _checks, losses
 from budgetjax._errors import names_errors
 from budgetjax._pytree import Counter, Name
 from budgetjax._shapes import Flag, Label, Scalar, Score
@@ -14,10 +14,11 @@ from budgetjax.kernels import Kernel
 from budgetjax.online import importance
 from budgetjax.online.algorithm import Algorithm, init_fields
 from budgetjax.online.maintenance import Maintenance, init_maintenance
+from budgetjax.online.state import record_state
 from budgetjax.online.support_set import Candidate, Edits, Expansion
 
 
-@_pytree.shown
+@record_state
 class State(NamedTuple):
     """The state of a Perceptron.
 

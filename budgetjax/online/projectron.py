@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Array, Float, Integer
 
-from budgetjax import _checks, _pytree, losses
+from budgetjax import _checks, losses
 from budgetjax._errors import ArgumentError, names_errors
 from budgetjax._pytree import Counter, Name, Static
 from budgetjax._shapes import Flag, Label, PerRow, Scalar, Score
@@ -17,10 +17,11 @@ from budgetjax.kernels import Kernel
 from budgetjax.online import algorithm, importance, span, support_set
 from budgetjax.online.algorithm import Algorithm, init_fields
 from budgetjax.online.span import Span
+from budgetjax.online.state import record_state
 from budgetjax.online.support_set import NOWHERE, Candidate, Edits, RankOneUpdate
 
 
-@_pytree.shown
+@record_state
 class State(NamedTuple):
     """The state of a Projectron.
 

@@ -2,12 +2,13 @@
 
 from typing import Any, TypeVar
 
-from budgetjax import _checks, _pytree, online, solvers
+from budgetjax import _checks, _pytree, kernels, online, solvers
 from budgetjax._errors import ArgumentError, names_errors
 from budgetjax._pytree import Name
 from budgetjax.kernels import Kernel
 from budgetjax.online.algorithm import Algorithm
 from budgetjax.online.maintenance import Maintenance
+from budgetjax.online.state import State, set_kernel
 from budgetjax.solvers.solver import Solver
 
 Own = TypeVar("Own")
@@ -48,6 +49,48 @@ def register(own: Own) -> Own:
         raise ArgumentError(f"the name {own.name!r}", "be free", "one that is taken")
     table[own.name] = own
     return own
+
+
+@names_errors("with_kernel")
+def with_kernel(state: State, kernel: Kernel) -> State:
+    """The state with another kernel, or other parameters of it; O(B^2 (d + B)).
+
+    The support vectors and their coefficients stay. What was computed with the old
+    kernel is computed anew: the kernel matrix and the span of projections and of
+    second-order learners, the norm of a model that is kept in a ball, Nystrom features.
+    A strategy starts again, as after a refit. Scores alone can be asked for, too, and
+    they are differentiable with respect to the kernel's numbers.
+
+    Args:
+      state: of a learner other than `fourier`, whose features are drawn for a kernel.
+      kernel: of any class that the learner and its strategy take. Its numbers may be
+        traced.
+
+    Raises:
+      ValueError: if the learner or its strategy cannot have this kernel.
+
+    Example:
+      >>> state = bj.arow.init(bj.RBF(1.0), num_features=2, budget=10)
+      >>> state = bj.arow.step(state, jnp.array([1.0, 2.0]), -1)
+      >>> state = bj.with_kernel(state, bj.RBF(2.0))
+      >>> state = bj.arow.step(state, jnp.array([2.0, 1.0]), 1)
+    """
+    algorithm = of_state(state)
+    if algorithm.with_vectors is None:
+        raise ArgumentError(
+            "state",
+            "be of a learner whose features can be computed for another kernel; "
+            "make a new one by init",
+            algorithm.name,
+        )
+    expansion = state.expansion
+    if expansion.vectors.ndim != 2:
+        got = f"stacked states, vectors of shape {expansion.vectors.shape}"
+        raise ArgumentError("state", "be one; use jax.vmap over with_kernel", got)
+    width, dtype = expansion.vectors.shape[1], expansion.vectors.dtype
+    state = set_kernel(state, kernels.as_leaves(kernel, width, dtype))
+    state = algorithm.with_vectors(state, expansion.vectors)
+    return algorithm.refresh_caches(state)
 
 
 def by_name() -> dict[str, Algorithm[Any, Any]]:

@@ -193,13 +193,33 @@ def reorthonormalise(root: PerPair, gram: PerPair, mask: Mask) -> Span:
     """
     gram, _ = factorise(gram, mask)
     free = jnp.diag(jnp.where(mask, 0, 1).astype(gram.dtype))
-    w, V = jnp.linalg.eigh(_times(_times(root, gram), root.T) + free)
-    # The kernel, or its rounded matrix, may not be positive definite.
-    w = jnp.maximum(w, SMALLEST_EIGENVALUE * w[-1])
-    inverse_root = _times(V / jnp.sqrt(w)[None], V.T)
+    inverse_root = _inverse_root(_times(_times(root, gram), root.T) + free)
     kept = mask[:, None] & mask[None]
     root = jnp.where(kept, _times(inverse_root, root), 0)
     return Span(gram, jnp.diagonal(gram), root, jnp.zeros((), jnp.int32))
+
+
+@jax.custom_jvp
+def _inverse_root(matrix: PerPair) -> PerPair:
+    """The power -1/2 of a symmetric matrix; O(B^3)."""
+    roots, V = _roots(matrix)
+    return _times(V / roots[None], V.T)
+
+
+def _roots(matrix: PerPair) -> tuple[PerRow, PerPair]:
+    """The square roots of eigenvalues, and eigenvectors."""
+    w, V = jnp.linalg.eigh(matrix)
+    # The kernel, or its rounded matrix, may not be positive definite.
+    return jnp.sqrt(jnp.maximum(w, SMALLEST_EIGENVALUE * w[-1])), V
+
+
+@_inverse_root.defjvp
+def _derive_inverse_root(primals, tangents):
+    """Unlike its eigenvectors, it has a derivative where eigenvalues are equal."""
+    roots, V = _roots(*primals)
+    products = roots[:, None] * roots[None] * (roots[:, None] + roots[None])
+    change = _times(_times(V.T, tangents[0]), V) / products
+    return _times(V / roots[None], V.T), -_times(_times(V, change), V.T)
 
 
 @runtime_checkable

@@ -1,5 +1,6 @@
 """The fields that the states of all online algorithms share, and their shapes."""
 
+import functools
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import jax
@@ -7,11 +8,43 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from budgetjax import models
+from budgetjax import _pytree, models
+from budgetjax._errors import ArgumentError
 from budgetjax._pytree import Counter, Name
+from budgetjax.kernels import Kernel
 from budgetjax.online.support_set import Expansion
 
 Kind = TypeVar("Kind")
+Class = TypeVar("Class", bound=type)
+
+
+def record_state(kind: Class) -> Class:
+    """A decorator for a class of states: named tuples whose kernel stays.
+
+    Much in a state is computed with its kernel, so `_replace` refuses another one.
+    """
+    replace: Any = kind._replace
+
+    @functools.wraps(replace)
+    def checked(self: Any, /, **changes: Any) -> Any:
+        if changes.get("kernel", self.kernel) is not self.kernel:
+            raise ArgumentError(
+                "kernel",
+                "be replaced by budgetjax.with_kernel(state, kernel), which renews "
+                "what the old one computed",
+                "another kernel",
+                f"{self.algorithm.value}: state._replace",
+            )
+        return replace(self, **changes)
+
+    kind._replace = checked
+    return _pytree.shown(kind)
+
+
+def set_kernel(state: "State", kernel: Kernel) -> "State":
+    """Replaces the kernel, and nothing that depends on it."""
+    fields = zip(type(state)._fields, state, strict=True)
+    return type(state)._make(kernel if k == "kernel" else part for k, part in fields)
 
 
 @runtime_checkable

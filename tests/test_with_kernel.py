@@ -1,0 +1,102 @@
+"""A state with another kernel: nothing in it is of the old one."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import registry
+
+import budgetjax as bj
+
+NAMES = (
+    *("arow-multiclass", "projectron", "projectron-same-class"),
+    *("pegasos-project-multiclass", "pegasos-ball", "forgetron-basic", "alma"),
+    *("pegasos-merge-best-pair", "passive-aggressive-onto-nearest-multiclass"),
+    *("nystrom-regression", "ahpatron-multiclass"),
+)
+OTHER = 1.3
+
+
+def other_kernel(kernel):
+    """The same kernel with other numbers."""
+    return jax.tree.map(lambda leaf: leaf * OTHER, kernel)
+
+
+def spans(tree):
+    """All spans and kernel matrices in a state."""
+    is_span = lambda node: hasattr(node, "refresh_index")  # noqa: E731
+    return [one for one in jax.tree.leaves(tree, is_leaf=is_span) if is_span(one)]
+
+
+@functools.partial(registry.each, rows=registry.named(*NAMES))
+def test_everything_in_a_state_is_of_its_kernel(row, double):
+    X, y = row.stream(30)
+    state, _ = bj.run(row.algorithm, row.init(dtype=jnp.float64), X, y, block_size=1)
+    kernel = other_kernel(row.kernel)
+    new = jax.jit(bj.with_kernel)(state, kernel)
+    support = bj.support(state)
+    expected = kernel.gram(X.astype(float), support.vectors) @ support.coefficients
+    scores = np.reshape(bj.decision_function(new, X), expected.shape)
+    np.testing.assert_allclose(scores, expected, rtol=1e-9, atol=1e-9)
+    mask = np.asarray(new.expansion.mask)
+    gram = np.asarray(kernel.gram(new.expansion.vectors, new.expansion.vectors))
+    for span in spans(new):
+        per_slot = len(span.selves) // len(mask)
+        kept = np.repeat(mask, per_slot)
+        root = np.asarray(span.root)[kept][:, kept]
+        inner = root @ np.asarray(span.gram)[kept][:, kept] @ root.T
+        np.testing.assert_allclose(inner, np.eye(len(inner)), atol=1e-9)
+        whole = np.repeat(np.repeat(gram, per_slot, 0), per_slot, 1)
+        shown = np.asarray(span.gram)
+        ratio = np.where(shown == 0, 1, shown / whole)[kept][:, kept]
+        np.testing.assert_allclose(ratio, 1, atol=2e-3)
+    # Another kernel and back learns as before.
+    learn = functools.partial(bj.run, row.algorithm, X=X, y=y, block_size=1)
+    _, back = learn(bj.with_kernel(new, row.kernel))
+    _, expected = learn(bj.with_kernel(state, row.kernel))
+    np.testing.assert_allclose(back, expected, rtol=1e-6, atol=1e-6)
+
+
+def test_learning_goes_on_with_the_new_kernel():
+    """As well as with a state whose kernel was the new one from the start."""
+    X, y = bj.datasets.checkerboard(1600, seed=0)
+
+    @functools.partial(jax.jit, static_argnums=0)
+    def learn(algorithm, state, gamma):
+        state, _ = bj.run(algorithm, state, X[:800], y[:800])
+        state = bj.with_kernel(state, bj.RBF(gamma))
+        return bj.run(algorithm, state, X[800:], y[800:])[1]
+
+    for algorithm, more in (
+        (bj.pegasos, {"maintenance": bj.Project()}),
+        (bj.arow, {}),
+    ):
+        state = algorithm.init(bj.RBF(6.0), num_features=2, budget=50, **more)
+        scores = learn(algorithm, state, jnp.float32(8.0))
+        assert np.mean(np.sign(scores[400:]) == y[1200:]) > 0.85
+
+
+def test_a_kernel_is_not_swapped_by_hand():
+    state = bj.arow.init(bj.RBF(1.0), num_features=2, budget=3)
+    with pytest.raises(ValueError, match=r"kernel must be replaced by .*with_kernel"):
+        state._replace(kernel=bj.RBF(2.0))
+    assert state._replace(kernel=state.kernel, drift=jnp.float32(0.5)).drift == 0.5
+    fourier = bj.fourier.init(bj.RBF(1.0), num_features=2, budget=4)
+    with pytest.raises(ValueError, match=r"with_kernel: state must .* got fourier"):
+        bj.with_kernel(fourier, bj.RBF(2.0))
+    merging = bj.pegasos.init(bj.RBF(1.0), num_features=2, budget=3)
+    with pytest.raises(ValueError, match="Merge: kernel must be Gaussian"):
+        bj.with_kernel(merging, bj.Laplacian(2.0))
+    with pytest.raises(ValueError, match="with_kernel: kernel must be a kernel"):
+        bj.with_kernel(merging, 2.0)
+    stacked = jax.vmap(
+        lambda gamma: bj.arow.init(bj.RBF(gamma), num_features=2, budget=3)
+    )(jnp.array([1.0, 2.0]))
+    with pytest.raises(ValueError, match=r"use jax\.vmap over with_kernel"):
+        bj.with_kernel(stacked, bj.RBF(1.0))
+    swapped = jax.vmap(lambda state, g: bj.with_kernel(state, bj.RBF(g)))(
+        stacked, jnp.array([3.0, 4.0])
+    )
+    assert swapped.kernel.gamma.tolist() == [3, 4]
