@@ -208,11 +208,21 @@ def as_leaves(kernel: Kernel, num_features: int, dtype: DTypeLike) -> Kernel:
     """The kernel as part of a state: its parameters become arrays of this dtype."""
     check_kernel("kernel", kernel)
     kernel = _cast(kernel, dtype)
-    point = jax.ShapeDtypeStruct((1, num_features), dtype)
+    two, three = (jax.ShapeDtypeStruct((n, num_features), dtype) for n in (2, 3))
     try:
-        jax.eval_shape(kernel.gram, point, point)
+        gram = jax.eval_shape(kernel.gram, two, three)
+        diag = jax.eval_shape(kernel.diag, two)
     except ValueError as error:
         raise ArgumentError("kernel", "fit", error) from error
+    for name, found, shape in (("gram", gram, (2, 3)), ("diag", diag, (2,))):
+        got = f"{found.dtype}{list(found.shape)}"
+        if got != f"{np.dtype(dtype)}{list(shape)}":
+            of = "2 and 3 points" if name == "gram" else "2 points"
+            raise ArgumentError(
+                "kernel",
+                f"have a {name} of {of} that is {np.dtype(dtype)}{list(shape)}",
+                f"{got} from {type(kernel).__name__}",
+            )
     return kernel
 
 

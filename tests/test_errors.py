@@ -806,3 +806,116 @@ def test_a_strategy_that_forgets_itself():
     expected = r"^Forgetful: insert must return \(Maintenance, Edits\), got Edits\b"
     with pytest.raises(ValueError, match=expected):
         bj.run(bj.perceptron, state, X, SIGNS)
+
+
+def _returning(change):
+    """An `update` that is the Perceptron's, but for a change of what it returns."""
+    return lambda *given: change(*bj.perceptron.update(*given))
+
+
+def _with_row(**changes):
+    def change(state, edits):
+        (row,) = edits.rows
+        return state, edits._replace(rows=(row._replace(**changes),))
+
+    return _returning(change)
+
+
+def _with_coefficient(value):
+    def update(state, score, y, candidate):
+        candidate = candidate._replace(coefficients=value)
+        _, edits = state.maintenance.insert(state.kernel, state.expansion, candidate)
+        return state, edits
+
+    return update
+
+
+def _rescaled(state, edits):
+    expansion = state.expansion
+    return state._replace(
+        expansion=expansion._replace(scale=expansion.scale / 2)
+    ), edits
+
+
+PARTS = {
+    "expansion": (
+        {"update": _returning(_rescaled)},
+        "perceptron: update must return its changes of the support set as Edits",
+    ),
+    "dtype": (
+        {"update": _returning(lambda s, e: (s._replace(margin=jnp.int32(1)), e))},
+        r"perceptron: \.margin in the State of update must stay float32\[\], got int32",
+    ),
+    "shape": (
+        {"update": _returning(lambda s, e: (s._replace(margin=jnp.ones(2)), e))},
+        r"\.margin in the State of update must stay float32\[\], got float32\[2\]",
+    ),
+    "coefficient": (
+        {"update": _with_coefficient(jnp.float32(1))},
+        r"the candidate's coefficients must be float32\[1\], got float32\[\]",
+    ),
+    "term": (
+        {"update": _with_row(term=jnp.float32(1))},
+        r"\.term in rows\[0\] of the edits of update must stay float32\[1\], got",
+    ),
+    "slot": (
+        {"update": _with_row(slot=jnp.float32(1))},
+        r"\.slot in rows\[0\] of the edits of update must stay int32\[\], got float32",
+    ),
+    "violates": (
+        {"violates": lambda state, score, y: score < 1},
+        r"perceptron: violates must return one bool, got bool of shape \(1,\)",
+    ),
+    "flag": (
+        {"violates": lambda state, score, y: bj.losses.margin(score, y)},
+        r"perceptron: violates must return one bool, got float32 of shape \(\)",
+    ),
+    "decay": (
+        {"decay": lambda state, ahead: jnp.float32(0)},
+        r"perceptron: decay must return one number per round, shape \(\d+,\)",
+    ),
+}
+
+
+@pytest.mark.parametrize(("parts", "match"), PARTS.values(), ids=PARTS)
+def test_parts_of_ones_own_that_do_not_fit(parts, match):
+    own = dataclasses.replace(bj.perceptron, **parts)
+    state = init("perceptron")
+    for call in (
+        lambda: bj.run(own, state, X, SIGNS),
+        lambda: own.step(state, X[0], 1),
+    ):
+        with pytest.raises(ValueError, match=match):
+            call()
+
+
+class Transposed(bj.Kernel):
+    """A kernel whose matrix has its points the other way round."""
+
+    def gram(self, X, Z, X_squares=None, Z_squares=None):
+        return jnp.asarray(Z) @ jnp.asarray(X).T
+
+    def diag(self, X, squares=None):
+        return jnp.sum(X * X, axis=1)
+
+
+class Pairwise(Transposed):
+    """A kernel whose diagonal is a matrix."""
+
+    def gram(self, X, Z, X_squares=None, Z_squares=None):
+        return jnp.asarray(X) @ jnp.asarray(Z).T
+
+    def diag(self, X, squares=None):
+        return self.gram(X, X)
+
+
+def test_kernels_of_ones_own_that_do_not_fit():
+    for kernel, match in (
+        (
+            Transposed(),
+            r"gram of 2 and 3 points that is float32\[2, 3\], got .*\[3, 2\]",
+        ),
+        (Pairwise(), r"diag of 2 points that is float32\[2\], got float32\[2, 2\]"),
+    ):
+        with pytest.raises(ValueError, match=match):
+            init("perceptron", kernel=kernel)

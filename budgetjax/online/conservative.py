@@ -50,13 +50,20 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Integer, Shaped
 
 from budgetjax import _platform, _sharding, kernels, losses
-from budgetjax._errors import names_errors
+from budgetjax._errors import ArgumentError, names_errors
 from budgetjax._pytree import Counter
 from budgetjax._shapes import Examples, Flag, Index, PerExample, Scalar, Scores, Targets
 from budgetjax.online import support_set
 from budgetjax.online.maintenance.strategy import maintenance_of
 from budgetjax.online.state import OnlineState, State
-from budgetjax.online.support_set import NOWHERE, Average, Candidate, Edits, Row
+from budgetjax.online.support_set import (
+    NOWHERE,
+    Average,
+    Candidate,
+    Edits,
+    Expansion,
+    Row,
+)
 
 
 class Block(NamedTuple):
@@ -210,6 +217,10 @@ def _prepare_block(
     present = weights > 0
     rounds_ahead = sums_before(present.astype(jnp.int32))
     decay = algorithm.decay(state, rounds_ahead)
+    if decay.shape != rounds_ahead.shape:
+        with names_errors(algorithm.name):
+            wanted = f"return one number per round, shape {rounds_ahead.shape}"
+            raise ArgumentError("decay", wanted, f"shape {decay.shape}")
     # The decay before the first round is 0, up to a correction of the scale's rounding,
     # which waits for a round: examples of weight 0 change nothing.
     expansion = support_set.fade_average(state.expansion)
@@ -490,11 +501,18 @@ def _next_violation(
     decay = jnp.minimum(block.decay[:-1] - block.decay[start], 0)
     scales = decayed_scale(state.expansion.scale, decay)
     scores = jnp.where(later[:, None], scales[:, None] * unscaled, scores)
-    violations = jax.vmap(
-        lambda ahead, score, label: block.algorithm.violates(
-            state._replace(num_seen=_num_seen(state, ahead)), score, label
-        )
-    )(block.rounds_ahead[:-1], scores, block.y)
+
+    def violates(ahead, score, label):
+        now = state._replace(num_seen=_num_seen(state, ahead))
+        flag = block.algorithm.violates(now, score, label)
+        kind, shape = jnp.result_type(flag), jnp.shape(flag)
+        if shape or not jnp.issubdtype(kind, jnp.bool_):
+            with names_errors(block.algorithm.name):
+                got = f"{kind} of shape {shape}"
+                raise ArgumentError("violates", "return one bool", got)
+        return flag
+
+    violations = jax.vmap(violates)(block.rounds_ahead[:-1], scores, block.y)
     candidates = violations & later & (block.weights > 0)
     return scores, support_set.least(jnp.where(candidates, index, unscaled.shape[0]))
 
@@ -528,14 +546,13 @@ def _update(
         average = average._replace(scale_sum=scale_sum)
     scale = _scale_before(block, state, last, i + 1)
     now = expansion._replace(scale=scale, average=average)
-    returned = block.algorithm.update(
-        state._replace(num_seen=seen, expansion=now),
-        scores[i],
-        block.y[i],
-        candidate,
-    )
+    given = state._replace(num_seen=seen, expansion=now)
+    returned = block.algorithm.update(given, scores[i], block.y[i], candidate)
     with names_errors(block.algorithm.name):
-        new, edits = support_set.check_edits("update", type(state), returned)
+        new, edits = support_set.check_edits(
+            "update", type(state), returned, given, now
+        )
+        _check_expansion(new.expansion, now)
     scale = support_set.scale_after(now.scale, edits)
     if average is not None:
         # They bring the sums of the average up to date, too.
@@ -551,6 +568,18 @@ def _update(
         for row in edits.rows[:-1]
     )
     return new, edits, tuple(column[:, 0] for column in columns)
+
+
+def _check_expansion(after: Expansion, before: Expansion) -> None:
+    """Raises unless `update` left the support set alone: its changes are edits."""
+    parts = zip(jax.tree.leaves(after), jax.tree.leaves(before), strict=True)
+    if any(new is not old for new, old in parts):
+        raise ArgumentError(
+            "update",
+            "return its changes of the support set as Edits, and state.expansion as "
+            "it was",
+            "another expansion",
+        )
 
 
 def _without_example(edits: Edits) -> Edits:

@@ -213,15 +213,71 @@ class Edits(NamedTuple):
     scale_sum: Scalar | None = None
 
 
-def check_edits(method: str, kind: type[Kind], returned: object) -> tuple[Kind, Edits]:
-    """`returned`, after a check that it is a record of this kind and edits."""
+def check_edits(
+    method: str, kind: type[Kind], returned: object, before: Any, expansion: Expansion
+) -> tuple[Kind, Edits]:
+    """`returned`, after a check that it is a record of this kind and edits.
+
+    The record has the leaves of the one `before`, and the edits fit the expansion. All
+    that is checked is known while tracing.
+    """
     got = type(returned).__name__
     if type(returned) is tuple:
         match returned:
             case (record, Edits() as edits) if isinstance(record, kind):
-                return record, edits
+                check_same_leaves(f"the {kind.__name__} of {method}", record, before)
+                return record, _check_shapes(method, edits, expansion)
         got = f"({', '.join(type(part).__name__ for part in returned)})"
     raise ArgumentError(method, f"return ({kind.__name__}, Edits)", got)
+
+
+def check_same_leaves(name: str, after: Any, before: Any) -> None:
+    """Raises unless a record has the shapes and dtypes of the one before.
+
+    A loop or a branch would say so far from what is wrong.
+    """
+    structures = jax.tree.structure(before), jax.tree.structure(after)
+    if structures[0] != structures[1]:
+        raise ArgumentError(name, f"keep its structure {structures[0]}", structures[1])
+    leaves = zip(
+        jax.tree_util.tree_leaves_with_path(before), jax.tree.leaves(after), strict=True
+    )
+    for (path, old), new in leaves:
+        wanted, got = map(_describe, (old, new))
+        if wanted != got:
+            place = jax.tree_util.keystr(path)
+            raise ArgumentError(f"{place} in {name}", f"stay {wanted}", got)
+
+
+def _describe(value: Any) -> str:
+    """Dtype and shape as text, such as `float32[3]`."""
+    return f"{jnp.result_type(value)}[{','.join(map(str, jnp.shape(value)))}]"
+
+
+def _check_shapes(method: str, edits: Edits, expansion: Expansion) -> Edits:
+    """The edits with slots of int32, if all else has the shapes and dtypes of slots."""
+    empty = empty_row(expansion, jnp.int32(NOWHERE))
+    # Any integer is a slot: `argmax` gives an int64 with x64.
+    rows = tuple(
+        row._replace(slot=jnp.asarray(row.slot, jnp.int32))
+        if jnp.issubdtype(jnp.result_type(row.slot), jnp.integer)
+        else row
+        for row in edits.rows
+    )
+    for i, row in enumerate(rows):
+        check_same_leaves(f"rows[{i}] of the edits of {method}", row, empty)
+    like = RankOneUpdate(expansion.squares, empty.term)
+    for i, one in enumerate(edits.rank_one_updates):
+        check_same_leaves(f"rank_one_updates[{i}] of the edits of {method}", one, like)
+    return edits._replace(rows=rows)
+
+
+def check_candidate(candidate: Candidate, expansion: Expansion) -> None:
+    """Raises unless the coefficients of a candidate are those of a slot."""
+    wanted, got = expansion.coefficients[0], candidate.coefficients
+    if _describe(got) != _describe(wanted):
+        name = "the candidate's coefficients"
+        raise ArgumentError(name, f"be {_describe(wanted)}", _describe(got))
 
 
 def empty(

@@ -110,9 +110,13 @@ def _check_result(name: str, insert: Insert) -> Insert:
 
     @functools.wraps(insert)
     def checked(self, kernel, expansion, candidate):
+        with names_errors(name):
+            support_set.check_candidate(candidate, expansion)
         returned = insert(self, kernel, expansion, candidate)
         with names_errors(name):
-            return support_set.check_edits("insert", Maintenance, returned)
+            return support_set.check_edits(
+                "insert", Maintenance, returned, self, expansion
+            )
 
     return checked
 
