@@ -3,6 +3,7 @@
 Blocks have few sizes, and the last one is padded, so few programs are compiled.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
@@ -85,6 +86,12 @@ def check_columns(known: Sequence[str], names: Sequence[str] | None) -> None:
     if lacks:
         got = f"one without {', '.join(map(repr, lacks[:10]))}"
         raise ArgumentError("X", "have the columns that the model was trained on", got)
+    # Places of a list are columns, `e[0]` and so on; a longer list is something else.
+    for name, length in Counter(one.rpartition("[")[0] for one in known).items():
+        ends = {f"{name}[0]", f"{name}[{length - 1}]"}
+        if names and length > 1 and ends <= set(known) and f"{name}[{length}]" in names:
+            wanted = f"have lists of {length} in {name!r}, as the model was trained on"
+            raise ArgumentError("X", wanted, "longer ones")
 
 
 def order_columns(known: Sequence[str] | None, X: Any) -> Any:

@@ -44,6 +44,7 @@ ADVICE = {
         "allow_missing=True reads NaN",
         "training with --missing mean fills it in",
     ),
+    "leave": ("features= without it leaves it out", "--ignore COLUMN leaves it out"),
     "header": ("header=False reads", "--no-header reads"),
     "name": ("choose columns with features=", "name it in the first line"),
     "zero": ("zero_based=True reads", "--zero-based reads"),
@@ -90,6 +91,9 @@ def beyond_its_end(data):
 
 def whole(what, rows="0 rows: "):
     return f"the file must be {what}, got an error after {rows}"
+
+
+GAPS = "; empty cells, NA, nan and null count as missing unless they are quoted"
 
 
 def missing(use, row, column):
@@ -162,7 +166,8 @@ FILES = {
         ),
         "empty cell": ("a,b,y\n1,2,x\n3,,z\n", missing("X", 1, "b")),
         "NA": ("a,b,y\n1,2,x\n\n3,4,x\nNA,1,z\n", missing("X", 2, "a")),
-        "empty target": ("a,y\n1,x\n1,\n", missing("y", 1, "y")),
+        "empty target": ("a,y\n1,x\n1,\n", missing("y", 1, "y") + GAPS),
+        "Namibia": ("a,y\n1,BW\n1,NA\n", missing("y", 1, "y") + GAPS),
         "label of another kind": (
             "a,y\n1,.5\n" + "1,2\n" * 99_999 + "1,many\n",
             whole(OF_CSV, "65534 rows: ")
@@ -220,7 +225,37 @@ FILES = {
         ),
         "dates": (
             parquet({"a": pa.array([1, 2], pa.date32()), "y": [1, 2]}),
-            "X must be numbers, got date32[day] in row 0, column 'a'; {encode}",
+            "X must be numbers, got date32[day] in row 0, column 'a'; turn dates and "
+            "times into numbers, such as days since one; {leave}",
+        ),
+        "durations": (
+            parquet({"a": pa.array([1, 2], pa.duration("s")), "y": [1, 2]}),
+            "X must be numbers, got duration[s] in row 0, column 'a'; turn durations "
+            "into numbers, such as seconds; {leave}",
+        ),
+        "structs": (
+            parquet({"a": [{"b": 1}, {"b": 2}], "y": [1, 2]}),
+            "X must be numbers, got struct<b: int64> in row 0, column 'a'; make "
+            "columns of its fields, as pyarrow.Table.flatten does; {leave}",
+        ),
+        "bytes": (
+            parquet({"a": [b"x", b"z"], "y": [1, 2]}),
+            "X must be numbers, got binary in row 0, column 'a'; turn bytes into "
+            "numbers; {leave}",
+        ),
+        "lists of text": (
+            parquet({"a": [["x"], ["z"]], "y": [1, 2]}),
+            "X must be numbers, got list<element: string> in row 0, column 'a'; lists "
+            "of numbers, all of one length, are read; {leave}",
+        ),
+        "lists of two lengths": (
+            parquet({"a": [[1.0, 2.0], [3.0]], "y": [1, 2]}),
+            "X must have lists of 2 in column 'a', as in the first row, got one of 1 "
+            "in row 1",
+        ),
+        "a missing list": (
+            parquet({"a": [[1.0, 2.0], None], "y": [1, 2]}),
+            missing("X", 1, "a[0]"),
         ),
         "date target": (
             parquet({"y": pa.array([1, 2], pa.date32()), "a": [1, 2]}),

@@ -775,6 +775,34 @@ def test_texts_are_features_and_gaps_are_means(at):
     assert np.all(np.isfinite(model.decision_function(rows)))
 
 
+def test_lists_folders_and_an_index_are_columns(at):
+    X, y = data()
+    lists = pa.array(X.tolist(), pa.list_(pa.float32()))
+    whole = pa.table({"e": lists, "kind": y, "id": np.arange(N)[::-1]})
+    about = {b"pandas": json.dumps({"index_columns": ["id"]}).encode()}
+    pa.parquet.write_table(whole.replace_schema_metadata(about), at / "lists.parquet")
+    said, model = train_quickly("lists.parquet")
+    assert said["data"] == "lists.parquet, 2 features"
+    assert model.model.feature_names == ("e[0]", "e[1]")
+    labels = model.predict(X).tolist()
+    assert predicted("lists.parquet")[1] == labels
+    # An index is named to be a target, a feature or left out.
+    for more in ("--ignore id", "--one-hot id --ignore e"):
+        good(f"train lists.parquet --target kind -m other.st {PLAIN} --no-refit {more}")
+    assert len(bj.load("other.st").model.feature_names) == N
+    kinds = dict.fromkeys(y.tolist())
+    for kind in kinds:
+        (at / "parts" / f"kind={kind}").mkdir(parents=True)
+        own = whole.filter(np.array(y) == kind).select(["e"])
+        pa.parquet.write_table(own, at / "parts" / f"kind={kind}" / "0.parquet")
+    found = predicted("parts")[1]
+    order = np.argsort(y, kind="stable")
+    assert found == np.array(labels)[order].tolist()
+    longer = pa.array(np.c_[X, X].tolist(), pa.list_(pa.float32()))
+    pa.parquet.write_table(pa.table({"e": longer}), at / "longer.parquet")
+    assert "X must have lists of 2 in 'e'" in fails("predict new.st longer.parquet")
+
+
 # Solvers.
 
 

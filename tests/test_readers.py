@@ -1,6 +1,7 @@
 """Readers: files come back as they were written, in constant memory, read ahead."""
 
 import bz2
+import functools
 import gc
 import gzip
 import lzma
@@ -543,6 +544,140 @@ def test_true_and_false_are_the_same_in_text_and_tables(tmp_path):
         X, y = joined(batches)
         assert X.tolist() == [[1], [0], [1]]
         check_equal([y, labels(batches)], [content["y"].to_numpy(), np.bool([0, 1])])
+
+
+def test_words_below_true_and_false_make_labels_of_text(tmp_path):
+    start = "a,y\n" + "1,true\n2,False\n" * 30_000
+    path = tmp_path / "a.csv"
+    path.write_text(start + "3,maybe\n")
+    batches = bj.stream.csv(path, target="y")
+    assert labels(batches).tolist() == ["False", "maybe", "true"]
+    assert joined(batches)[1][-2:].tolist() == ["False", "maybe"]
+    # Digits beside such words are booleans, wherever they are.
+    for text in (start + "3,1\n", "a,y\n" + "1,1\n2,0\n" * 30_000 + "3,true\n"):
+        path.write_text(text)
+        batches = bj.stream.csv(path, target="y")
+        check_equal([labels(batches)], [np.bool([0, 1])])
+        assert joined(batches)[1][-1]
+    # So the booleans of one file and the words of another are labels of both.
+    (tmp_path / "1.csv").write_text("a,y\n1,true\n1,false\n")
+    (tmp_path / "2.csv").write_text("a,y\n1,maybe\n1,true\n")
+    paths = [tmp_path / "1.csv", tmp_path / "2.csv"]
+    found = labels(bj.stream.csv(paths, target="y"))
+    assert found.tolist() == ["false", "maybe", "true"]
+    with pytest.raises(ValueError, match="to bool: invalid value 'maybe'"):
+        list(bj.stream.csv(paths, target="y", text_target=False))
+
+
+INDICES = {
+    "one": pd.Index([7, 9, 8], name="id"),
+    "texts": pd.Index(["p", "q", "r"], name="id"),
+    "dates": pd.DatetimeIndex(["2020-01-03", "2020-01-01", "2020-02-01"], name="id"),
+    "two": pd.MultiIndex.from_tuples([(1, 2), (3, 4), (6, 5)], names=["id", "v"]),
+    "half": pd.MultiIndex.from_tuples([(1, 2), (3, 4), (6, 5)], names=["id", None]),
+    "range": pd.RangeIndex(5, 8, name="id"),
+}
+
+
+@pytest.mark.parametrize("index", INDICES)
+@pytest.mark.parametrize("form", ["parquet", "feather", "folder", "frame", "table"])
+def test_a_named_index_is_no_feature(index, form, tmp_path):
+    frame = pd.DataFrame({"a": [1.0, 2.0, 4.0], "y": list("yny")})
+    frame = frame.set_index(INDICES[index])
+    table = pa.Table.from_pandas(frame)
+    if form in ("parquet", "feather", "folder"):
+        end = "parquet" if form == "folder" else form
+        path = written(tmp_path / f"a.{end}", table)
+        source = tmp_path if form == "folder" else path
+        read = functools.partial(bj.stream.read, source)
+    else:
+        read = functools.partial(bj.stream.arrow, frame if form == "frame" else table)
+    batches = read(target="y")
+    assert batches.feature_names == ("a",)
+    assert joined(batches)[0].tolist() == [[1], [2], [4]]
+    if index == "one":
+        # It is read where it is named.
+        X, _ = joined(read(target="y", features=["id", "a"]))
+        assert X.tolist() == [[7, 1], [9, 2], [8, 4]]
+        assert joined(read(target="id", features=["a"]))[1].tolist() == [7, 9, 8]
+
+
+LISTS = {
+    "lists": pa.list_(pa.float64()),
+    "large lists": pa.large_list(pa.int32()),
+    "embeddings": pa.list_(pa.float32(), 2),
+    "half": pa.list_(pa.float16(), 2),
+    "flags": pa.list_(pa.bool_()),
+}
+
+
+@pytest.mark.parametrize("kind", LISTS)
+@pytest.mark.parametrize("end", ["parquet", "feather"])
+def test_lists_of_numbers_are_a_feature_for_each_place(kind, end, tmp_path):
+    values = [[1, 0], [0, 1], [1, 1]]
+    as_type = pa.array([[bool(v) for v in row] for row in values], pa.list_(pa.bool_()))
+    if kind != "flags":
+        lists = np.float16(values) if kind == "half" else values
+        as_type = pa.array([list(row) for row in lists], LISTS[kind])
+    content = pa.table({"a": [5.0, 6.0, 7.0], "e": as_type, "y": [0, 1, 0]})
+    path = written(tmp_path / f"a.{end}", content)
+    batches = bj.stream.read(path, target="y", batch_rows=2)
+    assert batches.feature_names == ("a", "e[0]", "e[1]")
+    assert joined(batches)[0].tolist() == [[5, 1, 0], [6, 0, 1], [7, 1, 1]]
+    X, _ = joined(bj.stream.read(path, target="y", features=["e[1]", "a"]))
+    assert X.tolist() == [[0, 5], [1, 6], [1, 7]]
+    assert bj.stream.read(path, target="y", features=["e"]).num_features == 2
+    with pytest.raises(ValueError, match="features must be places in lists, got dou"):
+        bj.stream.read(path, target="y", features=["a[0]"])
+
+
+def test_missing_lists_are_nan_where_gaps_are_allowed(tmp_path):
+    lists = pa.array([None, [1.0, 2.0], [None, 3.0]], pa.list_(pa.float64()))
+    path = written(tmp_path / "a.parquet", pa.table({"e": lists}))
+    (X,) = joined(bj.stream.read(path, allow_missing=True))
+    np.testing.assert_array_equal(X, [[np.nan] * 2, [1, 2], [np.nan, 3]])
+
+
+def test_longer_lists_than_those_of_a_model_are_refused():
+    known = ("a", "e[0]", "e[1]")
+    bj.raw_rows.check_columns(known, (*known, "b[0]"))
+    with pytest.raises(ValueError, match=r"lists of 2 in 'e'"):
+        bj.raw_rows.check_columns(known, (*known, "e[2]"))
+    # A place may be chosen.
+    bj.raw_rows.check_columns(("e[1]",), known)
+
+
+@pytest.mark.parametrize("end", ["parquet", "feather", "csv"])
+def test_folders_in_the_layout_of_hive_have_their_keys_as_columns(end, tmp_path):
+    x, day = np.arange(24.0), np.arange(24) % 3
+    kinds = np.array(["no", "yes, sure"])[np.arange(24) % 2]
+    for kind in set(kinds):
+        for one in set(day):
+            folder = tmp_path / f"kind={kind.replace(',', '%2C')}" / f"day={one:02}"
+            folder.mkdir(parents=True)
+            own = x[(kinds == kind) & (day == one)]
+            written(folder / f"part.{end}", pa.table({"x": own}))
+    batches = bj.stream.read(tmp_path, target="kind", batch_rows=5)
+    assert batches.feature_names == ("x", "day")
+    X, y = joined(batches)
+    assert sorted(X[:, 0]) == x.tolist()
+    np.testing.assert_array_equal(X[:, 1], day[X[:, 0].astype(int)])
+    assert y.tolist() == kinds[X[:, 0].astype(int)].tolist()
+    assert labels(batches).tolist() == ["no", "yes, sure"]
+    X, y = joined(bj.stream.read(tmp_path, target="day", features=["kind=no", "x"]))
+    np.testing.assert_array_equal(X[:, 0], kinds[X[:, 1].astype(int)] == "no")
+    np.testing.assert_array_equal(y, day[X[:, 1].astype(int)])
+
+
+def test_folders_that_pandas_parts_come_back(tmp_path):
+    frame = pd.DataFrame({"x": np.arange(4.0), "good": [True, False] * 2})
+    frame["size"] = [1.5, 2.5, None, 1.5]
+    frame.to_parquet(tmp_path / "a", partition_cols=["good", "size"])
+    given = {"target": "good", "allow_missing": True}
+    X, y = joined(bj.stream.read(tmp_path / "a", **given))
+    order = X[:, 0].astype(int)
+    np.testing.assert_array_equal(X[:, 1], frame["size"][order])
+    check_equal([y], [frame["good"].to_numpy()[order]])
 
 
 def test_the_nameless_index_that_pandas_writes_first_is_no_feature(tmp_path):

@@ -37,6 +37,8 @@ OPTION_ADVICE = {
     "decimal=',' reads decimal commas": "--decimal , reads decimal commas",
     **{f"delimiter={one!r} reads it": f"--delimiter {one!r} reads it" for one in ",;|"},
 }
+# A part of several.
+LEAVE_OUT = "features= without it leaves it out", "--ignore COLUMN leaves it out"
 EXAMPLES = """\b
 Train, predict, look:
   budgetjax train train.csv --target kind --model kind.safetensors
@@ -118,7 +120,8 @@ def _one_line(error: BaseException, known: Collection[str]) -> str:
             # It adds the model to the error.
             error = error.__cause__
     if isinstance(error, Named):
-        error.advice = OPTION_ADVICE.get(error.advice, error.advice)
+        advice = OPTION_ADVICE.get(error.advice, error.advice)
+        error.advice = advice.replace(*LEAVE_OUT)
         option, *_ = error.advice.split(" ")
         if option.startswith("--") and option not in known:
             error.advice = ""

@@ -22,7 +22,7 @@ from budgetjax.refitting import calibration
 from budgetjax.saving import model_files
 from budgetjax.stream.batches import Batches
 from budgetjax.stream.readers import formats
-from budgetjax.stream.readers.columns import split_indicator
+from budgetjax.stream.readers.columns import split_feature
 
 # A file, several files, or a folder.
 Path = str | Sequence[str]
@@ -117,16 +117,26 @@ def display_name(path: Path) -> str:
 def _features(path: Path, columns: Columns) -> list[str]:
     """All columns except ignored ones; one-hot columns end in `=`."""
     plain = columns._replace(ignore=(), one_hot=())
-    known = open_source(path, plain).feature_names or ()
-    named = [("--ignore", name) for name in columns.ignore]
+    source = open_source(path, plain)
+    features = source.feature_names or ()
+    # Those of an index are named, to be features or to be ignored.
+    known = [*features, *source.index_names]
+    lists = set(map(_list_of, known))
+    named = [("--ignore", name) for name in columns.ignore if name not in lists]
     for option, name in (*named, *(("--one-hot", name) for name in columns.one_hot)):
         if name not in known:
             raise ValueError(
                 f"{display_name(path)}: {option} must be among the columns "
                 f"{join_values(known)}, got {name}"
             )
-    kept = (name for name in known if name not in columns.ignore)
+    chosen = [name for name in known if name in {*features, *columns.one_hot}]
+    kept = (name for name in chosen if not {name, _list_of(name)} & {*columns.ignore})
     return [f"{name}=" if name in columns.one_hot else name for name in kept]
+
+
+def _list_of(feature: str) -> str:
+    """The column of lists that has this place; for another feature its name."""
+    return feature.rpartition("[")[0] if feature.endswith("]") else feature
 
 
 def _number(option: str, column: str | None) -> int | None:
@@ -143,7 +153,8 @@ def _number(option: str, column: str | None) -> int | None:
 def column_names(path: Path, columns: Columns) -> Sequence[str]:
     """The names of all columns of a file with named columns."""
     plain = columns._replace(target=None, weight=None, ignore=(), one_hot=())
-    return open_source(path, plain).feature_names or ()
+    source = open_source(path, plain)
+    return (*(source.feature_names or ()), *source.index_names)
 
 
 def open_for_model(
@@ -164,7 +175,7 @@ def open_for_model(
         columns = columns._replace(weight=None)
     if features is not None and columns.header:
         known = column_names(path, columns)
-        plain = [name for name in features if split_indicator(name, known) is None]
+        plain = [name for name in features if split_feature(name, known) is None]
         with names_errors(display_name(path)):
             raw_rows.check_columns(plain, known)
     source = open_source(

@@ -41,6 +41,8 @@ class Batches:
       read: a function that starts to read and returns an iterator over the batches.
       num_rows: the number of rows, if known without reading them.
       feature_names: the names of the columns of X, if they have any.
+      index_names: columns that are the index of a data frame, and so no features unless
+        they are named.
       read_targets: a function that reads only y, if that is faster than `read`.
 
     Example:
@@ -56,6 +58,7 @@ class Batches:
     num_rows: int | None = None
     feature_names: tuple[str, ...] | None = None
     read_targets: Callable[[], Iterator[np.ndarray]] | None = None
+    index_names: tuple[str, ...] = ()
 
     def __iter__(self) -> Iterator[tuple[np.ndarray, ...]]:
         return self.read()

@@ -3,8 +3,11 @@
 import collections
 import contextlib
 import itertools
+import json
 import lzma
 import os
+import re
+import types
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,28 +22,40 @@ from budgetjax.stream.batches import Batches
 from budgetjax.stream.readers import files
 
 if TYPE_CHECKING:
-    from pyarrow import Array, RecordBatch, Schema
+    from pyarrow import Array, DataType, RecordBatch, Schema
 
 HOW_TO_ENCODE = (
     "'COLUMN=' in features= makes a feature of each text of a column, and features= "
     "without it leaves it out"
 )
 HOW_TO_FILL = "allow_missing=True reads NaN"
+HOW_TO_LEAVE_OUT = "features= without it leaves it out"
+# What becomes of columns of other types, by how their names begin in Arrow.
+ADVICE = {
+    "date time": "turn dates and times into numbers, such as days since one",
+    "duration": "turn durations into numbers, such as seconds",
+    "list large_list fixed_size_list": "lists of numbers, all of one length, are read",
+    "struct map": "make columns of its fields, as pyarrow.Table.flatten does",
+    "binary large_binary fixed_size_binary": "turn bytes into numbers",
+}
 # The maximum number of texts of a column that become features.
 MAX_TEXTS = 1000
 INDEX = "__index_level_"
+PLACE = re.compile(r"(.*)\[(\d{1,9})\]", re.DOTALL)
 
 
 class Columns(NamedTuple):
     """The columns of a table that are read.
 
-    `features` has the column and the text of every feature. The text is None for the
-    numbers of the column, and empty for indicators of all its texts.
+    `features` has the column and the part of every feature. The part is None for the
+    numbers of the column, a text for an indicator of it, which is empty for indicators
+    of all texts, and a number for a place in lists. `lengths` are those of the lists.
     """
 
-    features: Mapping[str, tuple[str, str | None]]
+    features: Mapping[str, tuple[str, str | int | None]]
     target: str | None = None
     weight: str | None = None
+    lengths: Mapping[str, int] = types.MappingProxyType({})
 
     def names(self) -> list[str]:
         """The names of all columns that are read, without repetition."""
@@ -50,7 +65,7 @@ class Columns(NamedTuple):
 
     def text_columns(self) -> set[str]:
         """The columns that are read as text."""
-        return {column for column, text in self.features.values() if text is not None}
+        return {name for name, part in self.features.values() if isinstance(part, str)}
 
 
 class DamageError(Exception):
@@ -72,17 +87,18 @@ class Selection(NamedTuple):
     dtype: DTypeLike | None
 
 
-def choose_columns(names: Sequence[str], selection: Selection) -> Columns:
+def choose_columns(schema: "Schema", selection: Selection) -> Columns:
     """The selected columns, each by its name or number."""
+    names, index = schema.names, index_names(schema)
     _check_distinct("column names", "be unique", names)
-    known, indicators = set(names), {}
+    known, parts = set(names), {}
 
     def name_of(use: str, column: object) -> str:
         if isinstance(column, str):
             if column in known:
                 return column
-            if use == "features" and (indicator := split_indicator(column, known)):
-                indicators[column] = indicator
+            if use == "features" and (part := split_feature(column, known)):
+                parts[column] = part
                 return column
             expected = f"of the columns {_list_names(names)}"
         elif isinstance(column, bool) or not isinstance(column, int | np.integer):
@@ -101,7 +117,7 @@ def choose_columns(names: Sequence[str], selection: Selection) -> Columns:
         raise ArgumentError("weight", expected, got)
     chosen = selection.features
     if chosen is None:
-        features = _all_features(names, {target, weight})
+        features = _all_features(names, {target, weight, *index})
     elif isinstance(chosen, str) or not isinstance(chosen, Sequence):
         raise ArgumentError("features", "be a list of columns", f"{chosen!r}")
     else:
@@ -110,11 +126,21 @@ def choose_columns(names: Sequence[str], selection: Selection) -> Columns:
         got = f"none; the columns are {_list_names(names)}"
         raise ArgumentError("features", "be at least one column", got)
     used = [name for name in (target, weight) if name is not None]
-    used += [name for name in features if name not in indicators]
-    used += {column for column, _ in indicators.values()}
+    used += [name for name in features if name not in parts]
+    used += {column for column, _ in parts.values()}
     _check_distinct("features, target and weight", "be different columns", used)
-    places = {name: indicators.get(name, (name, None)) for name in features}
-    return Columns(places, target, weight)
+    each = {name: parts.get(name, (name, None)) for name in features}
+    return Columns(each, target, weight)
+
+
+def index_names(schema: "Schema") -> tuple[str, ...]:
+    """The columns that are an index of pandas, which wrote so beside the table."""
+    try:
+        about = json.loads((schema.metadata or {})[b"pandas"])["index_columns"]
+    except (KeyError, TypeError, ValueError):
+        return ()
+    # An index that counts rows is no column.
+    return tuple(name for name in schema.names if name in about)
 
 
 def _all_features(names: Sequence[str], others: set[str | None]) -> tuple[str, ...]:
@@ -134,12 +160,13 @@ def _all_features(names: Sequence[str], others: set[str | None]) -> tuple[str, .
     return features
 
 
-def split_indicator(feature: str, names: Collection[str]) -> tuple[str, str] | None:
-    """The column and the text of `COLUMN=TEXT`, if there is such a column."""
+def split_feature(feature: str, names: Collection[str]) -> tuple[str, str | int] | None:
+    """The parts of `COLUMN=TEXT` or `COLUMN[PLACE]`, if there is such a column."""
     for at in (i for i, character in enumerate(feature) if character == "="):
         if feature[:at] in names:
             return feature[:at], feature[at + 1 :]
-    return None
+    place = PLACE.fullmatch(feature)
+    return (place[1], int(place[2])) if place and place[1] in names else None
 
 
 def _check_distinct(argument: str, expected: str, names: Sequence[str]) -> None:
@@ -165,6 +192,8 @@ class Table(NamedTuple):
     schema: "Schema"
     read: Callable[[Columns, int], Iterator["RecordBatch"]]
     num_rows: int | None = None
+    # What the format takes for a missing value.
+    gaps: str = ""
 
     def parts(self, columns: Columns, rows: int) -> Iterator[tuple[int, "RecordBatch"]]:
         """At most `rows` rows at a time, with the number of the first."""
@@ -176,25 +205,80 @@ class Table(NamedTuple):
                 row += batch.num_rows
 
 
+def add_keys(
+    tables: Sequence[Table], keys: Sequence[Mapping[str, str | None]]
+) -> Sequence[Table]:
+    """The tables with a column for each key of their folders, of one value per file."""
+    import pyarrow as pa
+
+    texts: dict[str, set[str]] = collections.defaultdict(set)
+    for name, value in itertools.chain.from_iterable(one.items() for one in keys):
+        texts[name] |= {value} - {None}
+    kinds = {name: _type_of_key(values) for name, values in texts.items()}
+
+    def add(table: Table, values: Mapping[str, str | None]) -> Table:
+        own = [name for name in table.schema.names if name not in values]
+        schema = table.schema
+        for name in values:
+            if name in schema.names:
+                schema = schema.remove(schema.get_field_index(name))
+            schema = schema.append(pa.field(name, kinds[name]))
+
+        def read(columns: Columns, rows: int) -> Iterator["RecordBatch"]:
+            mine = {f: at for f, at in columns.features.items() if at[0] in own}
+            target, weight = (
+                one if one in own else None for one in (columns.target, columns.weight)
+            )
+            asked = columns._replace(features=mine, target=target, weight=weight)
+            if not asked.names():
+                # A column says how many rows there are; any can be read as text.
+                first = table.schema.names[0]
+                asked = Columns({first: (first, "")})
+            for part in table.read(asked, rows):
+                found = dict(zip(part.schema.names, part.columns, strict=True))
+                for name, value in values.items():
+                    cell = pa.scalar(value, pa.string()).cast(kinds[name])
+                    found[name] = pa.repeat(cell, part.num_rows)
+                yield pa.record_batch({one: found[one] for one in columns.names()})
+
+        return table._replace(schema=schema, read=read)
+
+    return [
+        add(table, values) if values else table
+        for table, values in zip(tables, keys, strict=True)
+    ]
+
+
+def _type_of_key(texts: Collection[str]) -> "DataType":
+    """The type of a key with these values: of numbers or booleans if all are."""
+    import pyarrow as pa
+
+    for kind in (pa.int64(), pa.float64(), pa.bool_()):
+        with contextlib.suppress(pa.ArrowException):
+            return pa.array(texts, pa.string()).cast(kind).type
+    return pa.string()
+
+
 def table_batches(path: Any, tables: Sequence[Table], selection: Selection) -> Batches:
     """The rows of one table after the other, with the columns of the first.
 
-    `path` is the user's argument, for messages.
+    `path` is the user's argument, for messages, and for the keys of a folder in parts.
     """
     _checks.flag("allow_missing", selection.allow_missing)
+    tables = add_keys(tables, [files.partition_keys(one.name, path) for one in tables])
     first = tables[0]
     name = str(path) if isinstance(path, str | os.PathLike) else first.name
     if name == first.name and len(tables) > 1:
         name += f" and {len(tables) - 1} more"
     with names_errors(first.name):
-        columns = choose_columns(first.schema.names, selection)
+        columns = choose_columns(first.schema, selection)
     same = selection._replace(target=columns.target, weight=columns.weight)
     if selection.features is not None:
         same = same._replace(features=tuple(columns.features))
     for table in tables[1:]:
         with names_errors(table.name):
             # All columns are wanted, so no file may lack one.
-            others = choose_columns(table.schema.names, same).features
+            others = choose_columns(table.schema, same).features
             if odd := others.keys() ^ columns.features.keys():
                 expected = f"have the columns of {first.name}"
                 got = f"{min(odd)!r} in one of them only"
@@ -202,7 +286,7 @@ def table_batches(path: Any, tables: Sequence[Table], selection: Selection) -> B
     types = set().union(*(_column_types(table.schema, columns) for table in tables))
     dtype = files.float_type(selection.dtype, types)
     with names_errors(name):
-        columns = _add_indicators(columns, tables)
+        columns = _add_places(_add_indicators(columns, tables), tables)
     rows = source.rows_per_batch(len(columns.features), dtype, selection.batch_rows)
 
     def pieces(wanted: Columns) -> Iterator[tuple[np.ndarray, ...]]:
@@ -210,7 +294,7 @@ def table_batches(path: Any, tables: Sequence[Table], selection: Selection) -> B
             for row, part in table.parts(wanted, rows):
                 with names_errors(table.name):
                     yield _convert_part(
-                        wanted, row, part, dtype, selection.allow_missing
+                        wanted, row, part, dtype, selection.allow_missing, table.gaps
                     )
 
     def read_targets() -> Iterator[np.ndarray]:
@@ -223,6 +307,7 @@ def table_batches(path: Any, tables: Sequence[Table], selection: Selection) -> B
         read=lambda: regroup(pieces(columns), rows),
         num_rows=None if None in counts else sum(filter(None, counts)),
         feature_names=tuple(columns.features),
+        index_names=index_names(first.schema),
         read_targets=None if columns.target is None else read_targets,
     )
 
@@ -234,7 +319,8 @@ def _column_types(schema: "Schema", columns: Columns) -> set[np.dtype]:
     found, texts = set(), columns.text_columns()
     for name in columns._replace(target=None).names():
         kind = schema.field(name).type
-        kind = kind.value_type if types.is_dictionary(kind) else kind
+        if types.is_dictionary(kind) or _is_list(kind):
+            kind = kind.value_type
         tests = types.is_boolean, types.is_integer, types.is_floating
         exact = any(test(kind) for test in tests)
         # Decimals are read as float64; anything but numbers raises an error there.
@@ -267,16 +353,62 @@ def _add_indicators(columns: Columns, tables: Sequence[Table]) -> Columns:
                     f"have at most {MAX_TEXTS:,} texts, to make a feature of each",
                     "more",
                 )
-    features: dict[str, tuple[str, str | None]] = {}
-    for name, (column, text) in columns.features.items():
-        if text == "":
+    features: dict[str, tuple[str, str | int | None]] = {}
+    for name, (column, part) in columns.features.items():
+        if part == "":
             texts = sorted(found[column] - {""})
             features |= {f"{column}={one}": (column, one) for one in texts}
         else:
-            features[name] = column, text
+            features[name] = column, part
     if not features:
         raise ArgumentError("features", "be at least one column", "no text")
     return columns._replace(features=features)
+
+
+def _is_list(kind: "DataType") -> bool:
+    """Whether a type is of lists of numbers."""
+    from pyarrow import types
+
+    tests = types.is_list, types.is_large_list, types.is_fixed_size_list
+    numbers = types.is_integer, types.is_floating, types.is_boolean, types.is_decimal
+    return any(test(kind) for test in tests) and any(
+        test(kind.value_type) for test in numbers
+    )
+
+
+def _add_places(columns: Columns, tables: Sequence[Table]) -> Columns:
+    """Adds a feature for each place in the lists of columns that have lists.
+
+    The first list of a column says how long they are.
+    """
+    from pyarrow import types
+
+    lengths = {}
+    for column, piece in dict(columns.features.values()).items():
+        kind = tables[0].schema.field(column).type
+        if isinstance(piece, str) or not _is_list(kind):
+            if isinstance(piece, int):
+                got = f"{kind} in column {column!r}"
+                raise ArgumentError("features", "be places in lists", got)
+            continue
+        if types.is_fixed_size_list(kind):
+            lengths[column] = kind.list_size
+            continue
+        asked = Columns({column: (column, None)})
+        for _, part in (pair for one in tables for pair in one.parts(asked, 1)):
+            if (first := part.column(column)[0]).is_valid:
+                # Empty ones are no numbers, which is said where they are read.
+                lengths |= {column: len(first)} if len(first) else {}
+                break
+    features: list[tuple[str, tuple[str, str | int | None]]] = []
+    for name, (column, piece) in columns.features.items():
+        if piece is None and column in lengths:
+            places = range(lengths[column])
+            features += [(f"{column}[{i}]", (column, i)) for i in places]
+        else:
+            features.append((name, (column, piece)))
+    _check_distinct("features", "be different", [name for name, _ in features])
+    return columns._replace(features=dict(features), lengths=lengths)
 
 
 def _convert_part(
@@ -285,31 +417,54 @@ def _convert_part(
     part: "RecordBatch",
     dtype: DTypeLike,
     allow_missing: bool,
+    gaps: str,
 ) -> tuple[np.ndarray, ...]:
     """Rows, from this number on, as `(X,)`, `(X, y)` or `(X, y, weight)`."""
+    from pyarrow import compute
+
     found = dict(zip(part.schema.names, part.columns, strict=True))
 
-    def numbers(use: str, name: str) -> np.ndarray:
+    def numbers(use: str, name: str, column: "Array") -> np.ndarray:
         allowed = allow_missing and use == "X"
-        values = _convert_column(row, use, name, found[name], allowed)
+        values = _convert_column(row, use, name, column, allowed)
         return source.cast_numbers(use, values, dtype, row, (name,))
 
     X = np.zeros((part.num_rows, len(columns.features)), dtype)
+    for column, length in columns.lengths.items():
+        _check_lengths(row, column, found[column], length)
     places: dict[str, dict[str, int]] = {}
-    for i, (column, text) in enumerate(columns.features.values()):
-        if text is None:
-            X[:, i] = numbers("X", column)
-        else:
-            places.setdefault(column, {})[text] = i
+    for i, (name, (column, piece)) in enumerate(columns.features.items()):
+        if isinstance(piece, str):
+            places.setdefault(column, {})[piece] = i
+            continue
+        values = found[column]
+        if piece is not None:
+            values = compute.list_element(values, piece)  # pyright: ignore[reportAttributeAccessIssue]
+        X[:, i] = numbers("X", name, values)
     for column, place in places.items():
         _write_indicators(X, found[column], place)
     if columns.target is None:
         return (X,)
-    y = _convert_column(row, "y", columns.target, found[columns.target])
+    y = _convert_column(row, "y", columns.target, found[columns.target], gaps=gaps)
     y = source.coerce_targets(y, row)
     if columns.weight is None:
         return X, y
-    return X, y, numbers("weight", columns.weight)
+    return X, y, numbers("weight", columns.weight, found[columns.weight])
+
+
+def _check_lengths(row: int, name: str, column: "Array", length: int) -> None:
+    """Raises if a list of a column, from this row on, has another length."""
+    from pyarrow import compute
+
+    if not _is_list(column.type):
+        wanted = f"have lists in column {name!r}, as before"
+        raise ArgumentError("X", wanted, f"{column.type} in row {row}")
+    lengths = compute.list_value_length(column).fill_null(length)  # pyright: ignore[reportAttributeAccessIssue]
+    wrong = np.flatnonzero(_as_numpy(lengths) != length)
+    if len(wrong):
+        got = f"one of {lengths[int(wrong[0])]} in row {row + wrong[0]}"
+        wanted = f"have lists of {length} in column {name!r}, as in the first row"
+        raise ArgumentError("X", wanted, got)
 
 
 def _write_indicators(X: np.ndarray, column: "Array", places: dict[str, int]) -> None:
@@ -325,11 +480,17 @@ def _write_indicators(X: np.ndarray, column: "Array", places: dict[str, int]) ->
 
 
 def _convert_column(
-    row: int, use: str, name: str, column: "Array", allow_missing: bool = False
+    row: int,
+    use: str,
+    name: str,
+    column: "Array",
+    allow_missing: bool = False,
+    gaps: str = "",
 ) -> np.ndarray:
     """A column without nulls: numbers or booleans, or for y also Python strings.
 
-    It may share memory with Arrow, so do not write to it. Allowed nulls become NaN.
+    It may share memory with Arrow, so do not write to it. Allowed nulls become NaN;
+    `gaps` says what a file takes for one.
     """
     import pyarrow as pa
     from pyarrow import types
@@ -350,7 +511,7 @@ def _convert_column(
         row += column.is_null().index(True).as_py()
         raise ArgumentError(
             use, "not have missing values", f"one in row {row}, column {name!r}"
-        ).advised(HOW_TO_FILL if use == "X" else "")
+        ).advised(HOW_TO_FILL if use == "X" else gaps)
     if numeric:
         values = _as_numpy(column)
         return values.astype(bool) if use == "y" and types.is_boolean(kind) else values
@@ -360,10 +521,18 @@ def _convert_column(
         got = repr(column[0].as_py()) if text else kind
         raise ArgumentError(
             use, f"be {expected}", f"{got} in row {row}, column {name!r}"
-        ).advised(HOW_TO_ENCODE if use == "X" else "")
+        ).advised(_advice(kind) if use == "X" else "")
     # Equal strings share one object, since most targets repeat.
     column = column.cast(pa.large_string()).dictionary_encode()
     return np.array(column.dictionary.to_pylist(), object)[_as_numpy(column.indices)]
+
+
+def _advice(kind: "DataType") -> str:
+    """What to do with a column of this type, which holds no numbers."""
+    for names, advice in ADVICE.items():
+        if str(kind).startswith(tuple(names.split())):
+            return f"{advice}; {HOW_TO_LEAVE_OUT}"
+    return HOW_TO_ENCODE
 
 
 def _as_numpy(column: "Array") -> np.ndarray:

@@ -34,7 +34,11 @@ CELL = 64
 # Delimiters that other programs use.
 DELIMITERS = (",", ";", "\t", "|")
 WHAT = "CSV in UTF-8, with numbers as features"
+GAPS = "empty cells, NA, nan and null count as missing unless they are quoted"
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE)
+# What pyarrow reads as booleans.
+TRUTH = dict.fromkeys(("true", "True", "TRUE", "false", "False", "FALSE"), "truth")
+TRUTH |= dict.fromkeys("01", "bit")
 WHOLE = re.compile(r"[+-]?\d+")
 # Two zeros are a code too; -0 is a number.
 CODE = re.compile(r"[+-]?0\d")
@@ -73,7 +77,8 @@ def csv(
 
     Args:
       path: a file, a list of files, or a folder, whose files `*.csv`, also compressed,
-        are read in the order of their names.
+        are read in the order of their names. In folders in it named `KEY=VALUE`, as
+        Hive, pandas and Spark write them, each KEY is a column.
       target: the column of y, by name or number (negative numbers count from the end);
         with None, batches are `(X,)`.
       features: the columns of X, which must hold numbers, or true and false; None is
@@ -97,7 +102,7 @@ def csv(
       `Batches`. Targets are numbers or booleans if all in the first block are,
       otherwise strings. Numbers are int64 if a pass over all of them finds integers,
       float64 otherwise, but strings if an integer has leading zeros, such as "007", or
-      exceeds 64 bits.
+      exceeds 64 bits, or if a word comes below integers or booleans.
 
     Raises:
       ValueError: if the file is empty, a column is missing, two have the same name, or
@@ -147,7 +152,7 @@ def csv(
             yield from blocks
 
     tables = [
-        Table(file.path, WHAT, file.schema, functools.partial(read, file))
+        Table(file.path, WHAT, file.schema, functools.partial(read, file), None, GAPS)
         for file in sources
     ]
     chosen = Selection(target, features, weight, allow_missing, batch_rows, dtype)
@@ -248,16 +253,19 @@ class _File(NamedTuple):
 
 
 def _target_type(sources: list[_File], name: str, text: bool | None) -> "DataType":
-    """The type of the targets, after a pass over them if they look like integers."""
+    """The type of the targets, after a pass over them if they look like integers.
+
+    So it is if they look like booleans: words far below make texts of them.
+    """
     import pyarrow as pa
 
     kind = sources[0].schema.field(name).type
-    number = pa.types.is_integer(kind) or pa.types.is_floating(kind)
-    if text or not number:
-        return kind if pa.types.is_boolean(kind) and not text else pa.string()
+    is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind)
+    if text or not (is_number or pa.types.is_boolean(kind)):
+        return pa.string()
     types = {"text": pa.string(), "number": pa.float64()}
     if text is not None:
-        return types["number"]
+        return types["number"] if is_number else kind
     kinds: set[str] = set()
     for file in sources:
         # The read of the rows reports other errors of the file.
@@ -268,11 +276,15 @@ def _target_type(sources: list[_File], name: str, text: bool | None) -> "DataTyp
                 kinds |= {_kind_of_label(text.strip(), file.decimal) for text in texts}
                 if kinds & types.keys():
                     return types["text" if "text" in kinds else "number"]
+    if "truth" in kinds:
+        return pa.bool_() if kinds <= {"truth", "bit"} else pa.string()
     return pa.string() if "code" in kinds else pa.int64()
 
 
 def _kind_of_label(text: str, decimal: str) -> str:
     """The type that keeps this label distinct from labels with other texts."""
+    if text in TRUTH:
+        return TRUTH[text]
     if not WHOLE.fullmatch(text):
         plain = text.replace(decimal, ".")
         return "number" if NUMBER.fullmatch(plain) else "text"

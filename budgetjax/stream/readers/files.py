@@ -2,7 +2,8 @@
 
 import importlib
 import os
-from collections.abc import Iterable, Sequence
+import urllib.parse
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,9 @@ from budgetjax._errors import ArgumentError, names_errors
 
 # The module of the standard library for each file extension.
 COMPRESSED = {".gz": "gzip", ".bz2": "bz2", ".xz": "lzma"}
+
+# The name of a folder, in the layout of Hive, of rows without a value.
+NULLS = {"__HIVE_DEFAULT_PARTITION__": None}
 
 Path = str | os.PathLike[str]
 
@@ -38,7 +42,8 @@ def float_type(
 def list_files(path: Path | Sequence[Path], ends: Sequence[str]) -> Sequence[Path]:
     """The files of a path, a folder or a list of paths.
 
-    From a folder, the files with these extensions are taken, sorted by name.
+    From a folder and its parts, the files with these extensions are taken, sorted by
+    name.
     """
     if not isinstance(path, str | os.PathLike):
         if not (paths := list(path)):
@@ -46,12 +51,31 @@ def list_files(path: Path | Sequence[Path], ends: Sequence[str]) -> Sequence[Pat
         return paths
     if not os.path.isdir(path):
         return [path]
-    paths = [os.path.join(path, name) for name in sorted(os.listdir(path))]
-    paths = [one for one in paths if ending(one) in ends and os.path.isfile(one)]
+    paths = [one for one in walk(path) if ending(one) in ends and os.path.isfile(one)]
     if not paths:
         with names_errors(str(path)):
             raise ArgumentError("the folder", f"have files *{', *'.join(ends)}", "none")
     return paths
+
+
+def walk(folder: Path) -> Iterator[str]:
+    """What is in a folder, sorted by name, and in its parts `KEY=VALUE`."""
+    for name in sorted(os.listdir(folder)):
+        path = os.path.join(folder, name)
+        if "=" in name and os.path.isdir(path):
+            yield from walk(path)
+        else:
+            yield path
+
+
+def partition_keys(file: Path, folder: Any) -> dict[str, str | None]:
+    """The columns that the names of the folders between these two hold."""
+    if not isinstance(folder, str | os.PathLike) or not os.path.isdir(folder):
+        return {}
+    between = os.path.dirname(os.path.relpath(file, folder))
+    keys = (part.partition("=") for part in between.split(os.sep) if part)
+    decode = urllib.parse.unquote
+    return {decode(key): NULLS.get(value, decode(value)) for key, _, value in keys}
 
 
 def check_readable(path: Path) -> None:

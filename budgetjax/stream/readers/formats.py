@@ -114,7 +114,7 @@ def first_ending(path: files.Path | Sequence[files.Path]) -> str:
     if not isinstance(path, str | os.PathLike):
         return first_ending(next(iter(path), ""))
     if os.path.isdir(path):
-        known, ends = by_ending(), map(files.ending, sorted(os.listdir(path)))
+        known, ends = by_ending(), map(files.ending, files.walk(path))
         return next((end for end in ends if end in known), ".parquet")
     return files.ending(path)
 

@@ -45,11 +45,13 @@ def parquet(
     """Batches of a Parquet file (`.parquet`), or of several.
 
     Only the used columns are read, one page at a time, so about 2 MiB per column are
-    held. The footers of all files are read at the start.
+    held. The footers of all files are read at the start. Lists of numbers, such as
+    embeddings, are a feature per place: those of a column `e` are `e[0]`, `e[1]` and so
+    on. The index of a data frame is no feature unless it is named.
 
     Args:
       path: a file, a list of files, or a folder, whose files `*.parquet` are read in
-        the order of their names.
+        the order of their names, with folders in it as for `csv`.
       target: as for `csv`, like features, weight, allow_missing and batch_rows.
       dtype: the dtype of X and the weights, float32 or float64. None is float32 if that
         holds all numbers of the file's types, otherwise float64.
@@ -92,6 +94,7 @@ def arrow(
     """Batches of an Arrow file, or of a table in memory.
 
     A file is mapped into memory: without compression, it takes the memory of a batch.
+    Lists and the index of a data frame are read as by `parquet`.
 
     Args:
       source: the path of an IPC file or stream (`.arrow`, `.feather`), or several as
