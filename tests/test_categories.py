@@ -50,10 +50,29 @@ def test_names_are_numbers_of_categories():
 def test_rare_names_are_as_unseen_ones():
     names = [f"{i:03}" for i in range(categories.MOST_CATEGORIES)] * 2 + ["rare"]
     X = pandas.DataFrame({"name": names})
-    with pytest.warns(UserWarning, match=r"column 'name' has 129 .* 128 .*: 0% of"):
-        found = categories.find(X)
+    found = categories.find(X)
     assert len(found["name"]) == categories.MOST_CATEGORIES
     assert categories.to_numbers(X, found)["name"].iloc[-1] == len(found["name"])
+
+
+def test_frequent_names_are_kept_and_a_warning_names_the_column_of_others():
+    shops = [f"shop {i:04}" for i in range(1100)]
+    # Each of 300 shops says enough, in 8 rows.
+    X = pandas.DataFrame({"shop": shops[:300] * categories.ENOUGH_EACH})
+    assert categories.find(X)["shop"].tolist() == shops[:300]
+    for names, kept, share in (
+        (shops * 8, 1024, "7%"),
+        (shops[:300] * 7, 128, "57%"),
+        (shops[:200] * 8 + shops[200:220], 200, "1%"),
+    ):
+        X = pandas.DataFrame({"shop": names})
+        said = f"'shop' has {len(set(names)):,} names, of .* {kept:,} .*: {share} of"
+        with pytest.warns(UserWarning, match=said):
+            assert categories.find(X)["shop"].tolist() == shops[:kept]
+    # Texts that are numbers may be meant as such.
+    X = pandas.DataFrame({"shop": [str(i) for i in range(300)]})
+    with pytest.warns(UserWarning, match=r"pandas.to_numeric\(X\['shop'\]"):
+        categories.find(X)
 
 
 @pytest.mark.parametrize("dtype", ["object", "string", "category"])

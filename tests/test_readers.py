@@ -724,6 +724,36 @@ def test_texts_become_features_and_gaps_nan(tmp_path, end):
     assert X.tolist() == [[1, 0], [0, 0], [0, 0], [1, 0]]
 
 
+def test_texts_of_features_are_the_same_in_every_type(tmp_path):
+    features = ["zone=3", "zone=10", "on=True", "on=False"]
+    zones, on = [3, 10, 4, 3], [True, False, True, True]
+    expected = [[1, 0, 1, 0], [0, 1, 0, 1], [0, 0, 1, 0], [1, 0, 1, 0]]
+    for kind in (pa.string(), pa.int8(), pa.float64(), pa.float32(), pa.binary()):
+        of_text = kind in (pa.string(), pa.binary())
+        column = pa.array([str(zone) for zone in zones] if of_text else zones).cast(
+            kind
+        )
+        for values in (column, column.dictionary_encode()):
+            table = pa.table({"zone": values, "on": on})
+            path = written(tmp_path / "a.parquet", table)
+            (X,) = joined(bj.stream.read(path, features=features))
+            assert X.tolist() == expected
+    table.to_pandas().to_csv(tmp_path / "a.csv", index=False)
+    (tmp_path / "b.csv").write_text("zone,on\n3.0, true\n10.0,FALSE\n4.0,1\n 3,true\n")
+    (X,) = joined(bj.stream.read(tmp_path / "b.csv", features=features))
+    assert X.tolist() == expected
+
+
+def test_a_column_without_a_text_of_a_feature_is_said_by_name(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("a,city\n" + "1,Lima\n" * 10)
+    batches = bj.stream.read(path, features=["a", "city=Rome"], batch_rows=3)
+    with pytest.warns(UserWarning, match="a.csv: column 'city' has none .* in 10 rows"):
+        assert joined(batches)[0].tolist() == [[1, 0]] * 10
+    path.write_text("a,city\n" + "1,Lima\n" * 10 + "1,Rome\n")
+    assert joined(batches)[0][-1].tolist() == [1, 1]
+
+
 def test_indices_beyond_those_of_a_model_can_be_left_out(tmp_path):
     path = tmp_path / "a"
     path.write_text("1 2:5 3:7 9:1\n-1 1:3\n")

@@ -89,8 +89,9 @@ class BudgetedKernelClassifier(Classifier, Supervised):
         they have one scale, as those of images, and otherwise 0 or up to 5 bins, of at
         most 1,024 codes in all. Encoded rows may have missing values, NaN, and those of
         a data frame names: columns of texts, or of pandas' categories, have a code per
-        name, except for names beyond the 128 most frequent. Texts that are numbers
-        except for a few, such as "?", are numbers and missing values, with a warning.
+        name, except for names beyond the 128 most frequent, or beyond the 1,024 most
+        frequent of those with 8 rows each. Texts that are numbers except for a few,
+        such as "?", are numbers and missing values, with a warning.
       epochs: passes of `fit` over the rows.
       shuffle: whether each pass of `fit` has a new random order.
       capacity: slots to allocate, at least the budget; None for the budget. Programs

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from jax.typing import DTypeLike
 
-from budgetjax import _checks
-from budgetjax._errors import ArgumentError, names_errors
+from budgetjax import _checks, _names
+from budgetjax._errors import ArgumentError, names_errors, warn
 from budgetjax.raw_rows import regroup
 from budgetjax.stream import batches as source
 from budgetjax.stream.batches import Batches
@@ -290,12 +290,23 @@ def table_batches(path: Any, tables: Sequence[Table], selection: Selection) -> B
     rows = source.rows_per_batch(len(columns.features), dtype, selection.batch_rows)
 
     def pieces(wanted: Columns) -> Iterator[tuple[np.ndarray, ...]]:
+        unmet, total = wanted.text_columns(), 0
         for table in tables:
             for row, part in table.parts(wanted, rows):
                 with names_errors(table.name):
-                    yield _convert_part(
+                    arrays = _convert_part(
                         wanted, row, part, dtype, selection.allow_missing, table.gaps
                     )
+                total += part.num_rows
+                if unmet:
+                    pairs = zip(wanted.features.values(), arrays[0].T, strict=True)
+                    unmet -= {name for (name, _), flags in pairs if np.any(flags)}
+                yield arrays
+        for column in unmet if total >= _names.ENOUGH_ROWS else ():
+            warn(
+                f"{name}: column {column!r} has none of the texts that are features, "
+                f"in {total:,} rows"
+            )
 
     def read_targets() -> Iterator[np.ndarray]:
         return (y for _, y in regroup(pieces(Columns({}, columns.target)), rows))
@@ -468,13 +479,18 @@ def _check_lengths(row: int, name: str, column: "Array", length: int) -> None:
 
 
 def _write_indicators(X: np.ndarray, column: "Array", places: dict[str, int]) -> None:
-    """Writes 1 into the column of X for each row's text, if it has one."""
-    from pyarrow import array, compute, large_string
+    """Writes 1 into the column of X for each row's text, if it has one.
 
-    text, texts = column.cast(large_string()), array(list(places), large_string())
-    codes = compute.index_in(text, texts)  # pyright: ignore[reportAttributeAccessIssue]
-    # A text without a column, or a missing one, has no code.
-    at = np.array([*places.values(), -1])[_as_numpy(codes.fill_null(-1))]
+    A number is the text of a feature in any type, as in a data frame.
+    """
+    from pyarrow import large_string
+
+    distinct = column.cast(large_string()).dictionary_encode()
+    texts = distinct.dictionary.to_pylist()
+    # A text without a column, or a missing one, has no feature.
+    features = np.array([*places.values(), -1])
+    of_text = np.append(features[_names.find(texts, list(places))], -1)
+    at = of_text[_as_numpy(distinct.indices.fill_null(len(texts)))]
     rows = np.flatnonzero(at >= 0)
     X[rows, at[rows]] = 1
 
