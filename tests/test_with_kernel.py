@@ -100,3 +100,23 @@ def test_a_kernel_is_not_swapped_by_hand():
         stacked, jnp.array([3.0, 4.0])
     )
     assert swapped.kernel.gamma.tolist() == [3, 4]
+
+
+def test_a_kernel_of_products_has_rows_as_they_are():
+    """Distances are taken from an origin among the rows; other kernels have none."""
+    X, y = bj.datasets.checkerboard(60, seed=0)
+    X = (X + 1000).astype(np.float32)
+    given = {"num_features": 2, "budget": 10, "maintenance": bj.RemoveOldest()}
+    state = bj.perceptron.init(bj.RBF(2.0), **given)
+    state, _ = bj.run(bj.perceptron, state, X, y)
+    vectors, coefficients, _ = bj.support(state)
+    for kernel in (bj.Polynomial(2, 1e-6), bj.RBF(3.0)):
+        state = bj.with_kernel(state, kernel)
+        np.testing.assert_array_equal(bj.support(state).vectors, vectors)
+        exact = kernel.gram(*(jnp.array(rows - 1000 * isinstance(kernel, bj.RBF))
+                              for rows in (X, vectors)))  # fmt: skip
+        # Both are sums of ten products of numbers up to 4 and 1.
+        scores = bj.decision_function(state, X)
+        np.testing.assert_allclose(
+            scores, (exact @ coefficients)[:, 0], rtol=1e-4, atol=1e-4
+        )

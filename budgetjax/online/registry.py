@@ -2,6 +2,8 @@
 
 from typing import Any, TypeVar
 
+import jax.numpy as jnp
+
 from budgetjax import _checks, _pytree, kernels, online, solvers
 from budgetjax._errors import ArgumentError, names_errors
 from budgetjax._pytree import Name
@@ -88,9 +90,14 @@ def with_kernel(state: State, kernel: Kernel) -> State:
         got = f"stacked states, vectors of shape {expansion.vectors.shape}"
         raise ArgumentError("state", "be one; use jax.vmap over with_kernel", got)
     width, dtype = expansion.vectors.shape[1], expansion.vectors.dtype
-    state = set_kernel(state, kernels.as_leaves(kernel, width, dtype))
-    state = algorithm.with_vectors(state, expansion.vectors)
-    return algorithm.refresh_caches(state)
+    kernel = kernels.as_leaves(kernel, width, dtype)
+    # Distances have an origin, and other kernels have none.
+    examples, mask = expansion.examples, expansion.mask
+    origin = kernels.origin_of(kernel, examples, mask)
+    state = set_kernel(state, kernel)
+    state = state._replace(expansion=expansion._replace(origin=origin))
+    vectors = jnp.where(mask[:, None], examples - origin[None], 0)
+    return algorithm.refresh_caches(algorithm.with_vectors(state, vectors))
 
 
 def by_name() -> dict[str, Algorithm[Any, Any]]:
