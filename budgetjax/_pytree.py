@@ -65,6 +65,40 @@ class _NamedTuple(Protocol):
     def _make(cls, iterable: Iterable[Any]) -> Any: ...
 
 
+@jax.tree_util.register_pytree_with_keys_class
+class Function(Partial):
+    """A function in a state, whose arguments are leaves.
+
+    Unlike its base it can be rebuilt from any objects, as checkpointers do: they put
+    one of their own in place of no arguments at all.
+    """
+
+    children: Any = None
+
+    @classmethod
+    def of(cls, function: Callable[..., Any]) -> "Function":
+        """The function with the arguments of a `Partial`, if it is one."""
+        if isinstance(function, cls):
+            return function
+        if isinstance(function, Partial):
+            return cls(function.func, *function.args, **function.keywords)
+        return cls(function)
+
+    def tree_flatten_with_keys(self) -> Any:
+        given = (self.args, self.keywords)
+        names = map(jax.tree_util.GetAttrKey, ("args", "keywords"))
+        return tuple(zip(names, self.children or given, strict=True)), self.func
+
+    @classmethod
+    def tree_unflatten(cls, function: Any, children: Any) -> "Function":
+        args, keywords = children
+        if type(args) is tuple and type(keywords) is dict:
+            return cls(function, *args, **keywords)
+        new = cls(function)
+        new.children = children
+        return new
+
+
 def is_named_tuple(kind: Any) -> TypeGuard[type[_NamedTuple]]:
     """Whether this is a class of named tuples."""
     return isinstance(kind, type) and issubclass(kind, tuple) and hasattr(kind, "_make")

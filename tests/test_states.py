@@ -280,3 +280,20 @@ def test_states_of_anything_print():
     traced = []
     jax.eval_shape(lambda state: traced.append(repr(state)), state)
     assert traced == [shapes]
+
+
+@pytest.mark.parametrize("name", ["pegasos", "fourier", "nystrom", "arow"])
+def test_a_checkpointer_may_map_a_state_to_objects_of_its_own(name):
+    """As orbax does: an empty tuple is a leaf for it; it keeps paths and values."""
+    state = made(name)
+
+    def is_empty(node):
+        return isinstance(node, tuple | dict) and not node
+
+    paths, structure = jax.tree_util.tree_flatten_with_path(state, is_leaf=is_empty)
+    objects = jax.tree.unflatten(structure, [object() for _ in paths])
+    kept = jax.tree_util.tree_flatten_with_path(objects)[0]
+    assert [path for path, _ in kept] == [path for path, _ in paths]
+    values = jax.tree.map(lambda _, value: value, objects, state)
+    assert jax.tree.structure(values) == jax.tree.structure(state)
+    chex.assert_trees_all_equal(values, state)

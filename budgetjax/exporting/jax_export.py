@@ -12,7 +12,7 @@ from jax.tree_util import Partial
 
 from budgetjax import _pytree, solvers
 from budgetjax._errors import ArgumentError, names_errors
-from budgetjax._pytree import Name, Parameters, Static
+from budgetjax._pytree import Counter, Function, Parameters, Static
 from budgetjax.online import registry
 from budgetjax.saving import names, trees
 
@@ -23,13 +23,14 @@ def register_types() -> None:
     known = (*_pytree.records, *with_states, *names.OPTAX_STATES)
     kinds = {names.type_of(name): f"budgetjax.{name}" for name in known}
     kinds[Partial] = "jax.tree_util.Partial"
+    kinds[Function] = "budgetjax.Function"
     for kind, name in kinds.items():
         assert kind is not None
         # Another package may have registered a type of JAX or optax.
         with contextlib.suppress(ValueError):
             if issubclass(kind, tuple):
                 jax.export.register_namedtuple_serialization(kind, serialized_name=name)
-            elif issubclass(kind, Partial | Parameters | Name | Static):
+            elif issubclass(kind, Counter | Parameters | Partial | Static):
                 jax.export.register_pytree_node_serialization(
                     kind,
                     serialized_name=name,

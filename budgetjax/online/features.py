@@ -17,7 +17,7 @@ from jaxtyping import Array, Float
 
 from budgetjax import _checks, losses
 from budgetjax._errors import ArgumentError
-from budgetjax._pytree import Counter, Name
+from budgetjax._pytree import Counter, Function, Name
 from budgetjax._shapes import Basis, Flag, PerRow, Scalar, Score, Target, Weights
 from budgetjax.kernels import Kernel
 from budgetjax.online import algorithm, importance
@@ -50,10 +50,10 @@ class State(NamedTuple):
         `k(x)` itself.
       tolerance: the squared distance from the span of the landmarks, as a fraction of
         `k(x, x)`, above which an example becomes a landmark.
-      loss: a function of scores and target, a `jax.tree_util.Partial`.
+      loss: a function of scores and target, with its arguments as leaves.
       weights: `W`, shape `(rows, columns)`.
       sums: the sum of the weights of all rounds in the average, or None.
-      optimizer: the update of an optax optimiser, a `jax.tree_util.Partial`.
+      optimizer: the update of an optax optimiser, with its arguments as leaves.
       optimizer_state: the state of the optimiser.
       num_updates: rounds with a nonzero gradient.
     """
@@ -108,7 +108,7 @@ def init_features(
         loss=losses.as_leaves(loss, num_classes, dtype, num_outputs),
         weights=weights,
         sums=None if expansion.average is None else jnp.zeros_like(weights),
-        optimizer=Partial(optimizer.update),
+        optimizer=Function.of(optimizer.update),
         optimizer_state=memory,
     )
 

@@ -13,7 +13,7 @@ from jaxtyping import Array, Float, Integer
 
 from budgetjax import _checks, _pytree, losses
 from budgetjax._errors import ArgumentError
-from budgetjax._pytree import Counter, Name
+from budgetjax._pytree import Counter, Function, Name
 from budgetjax._shapes import Basis, Flag, Scalar, Score, Target, Weights
 from budgetjax.kernels import Kernel
 from budgetjax.online import algorithm, importance, support_set
@@ -49,7 +49,7 @@ class State(NamedTuple):
 
     Attributes:
       expansion: the support set, with running sums if iterates are averaged.
-      loss: a function of scores and target, a `jax.tree_util.Partial`.
+      loss: a function of scores and target, with its arguments as leaves.
       learning_rate: a number, a schedule, or None for `1 / (regularization * t)`.
       regularization: lambda.
       ball: the memory of `project_to_ball`, or None.
@@ -121,7 +121,7 @@ def _learning_rate(
     if given is None:
         return given
     if callable(given):
-        schedule = given if isinstance(given, Partial) else Partial(given)
+        schedule = Function.of(given)
         try:
             value = jax.eval_shape(
                 lambda t: jnp.asarray(schedule(t), dtype),

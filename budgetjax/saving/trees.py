@@ -17,6 +17,7 @@ from jax.tree_util import Partial
 
 from budgetjax import _half_precision
 from budgetjax._errors import ArgumentError
+from budgetjax._pytree import Function
 from budgetjax.saving import names
 from budgetjax.saving.names import FUNCTIONS, fields_of, has_fields, own_name
 
@@ -62,11 +63,13 @@ class _Encoder(NamedTuple):
             return {"tuple": self.items(at, value)}
         if kind is dict and all(type(key) is str for key in value):
             return {"dict": {k: self.encode(f"{at}[{k!r}]", value[k]) for k in value}}
-        if kind is Partial:
+        if issubclass(kind, Partial):
             return {
                 "partial": self.function(at, value.func),
                 "args": self.items(f"{at}.args", value.args),
                 "keywords": self.fields(f"{at}.keywords", value.keywords),
+                # The functions of states are of a class of this package.
+                **({} if kind is Function else {"kind": "Partial"}),
             }
         if has_fields(kind):
             fields = self.fields(at, names.parts_of(value))
@@ -193,7 +196,8 @@ class Decoder(NamedTuple):
                 vars(estimator).update({k: v for k, v in learned if _is_learned(k)})
                 return estimator
             case {"partial": dict(function), "args": list(args), "keywords": dict()}:
-                return Partial(
+                kind = Partial if node.get("kind") == "Partial" else Function
+                return kind(
                     self.decode(function, at),
                     *self.items(args, f"{at}.args"),
                     **self.fields(node["keywords"], f"{at}.keywords"),
