@@ -20,6 +20,7 @@ import numpy as np
 from jax.core import Tracer
 from jax.typing import ArrayLike, DTypeLike
 
+from budgetjax import _forks
 from budgetjax._errors import ArgumentError, MissingModule
 from budgetjax._pytree import Name
 
@@ -45,7 +46,7 @@ MEMORY_FILES = {
 MEMORY_ADVICE = {
     "budget": "a smaller one often predicts as well",
     "num_features": "select or hash them to fewer, or take a linear solver, such as "
-    "budgetjax.mpu, which keeps sparse rows sparse",
+    "budgetjax.mpu or MPUClassifier, which keeps sparse rows sparse",
     "num_classes": "lower budget, or take one model per class",
     "num_outputs": "lower budget, or take one model per output",
 }
@@ -78,6 +79,7 @@ def check_algorithm(algorithm: Any, state: Any) -> None:
 
     An algorithm without a name takes any state.
     """
+    _forks.check()
     wanted = getattr(algorithm, "name", None)
     if not isinstance(wanted, str) or not callable(getattr(algorithm, "init", None)):
         wanted = "be one such as budgetjax.pegasos"
@@ -108,6 +110,7 @@ def is_traced(tree: object) -> bool:
 
 def check_not_traced(*arguments: object) -> None:
     """Raises if arguments of a function that needs their values are traced."""
+    _forks.check()
     if is_traced(arguments):
         got = (
             "traced ones; call it outside jax.jit, jax.vmap and jax.grad, which take "
@@ -232,6 +235,7 @@ def to_device(value: ArrayLike, dtype: DTypeLike) -> jax.Array:
     A NumPy array is copied and transferred, since `jnp.asarray` and `jnp.zeros` compile
     a program for every new shape.
     """
+    _forks.check()
     dtype = jax.dtypes.canonicalize_dtype(dtype)
     if isinstance(value, jax.Array):
         return jnp.asarray(value, dtype)

@@ -28,6 +28,7 @@ from jaxtyping import Array, Bool, Float, Int32, Shaped
 
 from budgetjax import (
     _checks,
+    _forks,
     _half_precision,
     _pytree,
     _sharding,
@@ -439,6 +440,7 @@ def support(model: Model) -> Support:
       >>> bj.support(state).vectors[0].tolist()
       [1.0, 2.0]
     """
+    _forks.check()
     model = unwrap_labelled(model)
     if isinstance(model, Labelled):
         inside = support(model.model)
@@ -660,7 +662,9 @@ def _densify(
     model: Labelled, X: np.ndarray | SparseMatrix, first_row: int = 0
 ) -> np.ndarray:
     """Scaled or encoded dense rows."""
-    X, scaling = X.toarray() if isinstance(X, SparseMatrix) else X, model.scaling
+    scaling = model.scaling
+    if isinstance(X, SparseMatrix):
+        X = raw_rows.to_dense(X, X.dtype if scaling else dtype_of(model))
     if isinstance(scaling, Encoding):
         return scaling.apply(X, dtype_of(model), first_row=first_row)
     return X if scaling is None else scaling.apply(X, dtype_of(model))

@@ -17,6 +17,8 @@ from budgetjax._errors import ArgumentError
 
 # Limits for the rows that go to the device at once, and for their values.
 MIN_ROWS, MAX_ROWS, MAX_NUMBERS = 64, 65_536, 2**22
+# The numbers of a block of wide rows that is made for a number of rows.
+MOST_AT_ONCE = 2**25
 
 
 @runtime_checkable
@@ -135,6 +137,36 @@ def block_size(num_rows: int, num_features: int) -> int:
     quarter = _power_of_two(num_rows // 4)
     fitting = _power_of_two(MAX_NUMBERS // max(1, num_features))
     return max(MIN_ROWS, min(quarter, fitting, MAX_ROWS))
+
+
+def rows_at_once(most: int, num_features: int) -> int:
+    """At most so many rows, and fewer where they would take more than about 128 MiB."""
+    fitting = _power_of_two(MOST_AT_ONCE // max(1, num_features))
+    return max(min(most, MIN_ROWS), min(most, fitting))
+
+
+def pack(X: Any) -> Any:
+    """Rows as arrays alone, which model files hold; a matrix as the parts of a CSR."""
+    if isinstance(X, np.ndarray):
+        return X
+    return X.data, np.asarray(X.indices), np.asarray(X.indptr), X.shape[1]
+
+
+def unpack(packed: Any) -> Any:
+    """The rows that `pack` was given."""
+    if not isinstance(packed, tuple):
+        return packed
+    import scipy.sparse  # takes a tenth of a second
+
+    *parts, columns = packed
+    return scipy.sparse.csr_array(tuple(parts), shape=(len(parts[2]) - 1, columns))
+
+
+def to_dense(X: Any, dtype: np.dtype) -> np.ndarray:
+    """An array, or a few rows of a sparse matrix, as an array of this dtype."""
+    # A matrix is cast while it is small.
+    sparse = isinstance(X, SparseMatrix)
+    return X.astype(dtype).toarray() if sparse else np.asarray(X, dtype)
 
 
 def _power_of_two(number: int) -> int:

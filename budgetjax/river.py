@@ -47,7 +47,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Float32, Shaped
 
-from budgetjax import _checks, models, scaling
+from budgetjax import _checks, _forks, models, scaling
 from budgetjax._errors import ArgumentError, names_class, names_errors, warn
 from budgetjax.encoding import Encoding
 from budgetjax.kernels import RBF, Kernel
@@ -399,6 +399,7 @@ class Online(base.Estimator):
         queue = self._queue
         if not queue.size:
             return
+        _forks.check()
         several = self._state.expansion.num_columns > 1
         y = queue.y.astype(np.int32) if several else queue.y
         algorithm = registry.of_state(self._state)

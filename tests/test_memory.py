@@ -1,22 +1,28 @@
 """Memory: it is counted before it is taken, and rows cost what they need."""
 
 import functools
+import pickle
 
 import numpy as np
 import pytest
 import registry
+import scipy.sparse
 from compare import same
 
 import budgetjax as bj
-from budgetjax import _checks
+from budgetjax import _checks, raw_rows
 from budgetjax.estimators import (
     BudgetedKernelClassifier,
     BudgetedKernelRegressor,
     BudgetedOneClass,
+    MPUClassifier,
+    SMOClassifier,
+    inputs,
     online,
 )
 from budgetjax.online import driver
 from budgetjax.online.state import with_room
+from budgetjax.refitting import held_out, metric, training_data
 
 # What a machine of tests has, too little for what a test asks for.
 LITTLE = 2**27
@@ -213,3 +219,137 @@ def test_a_stream_grows_with_its_rows(monkeypatch):
     # Products of more rows are summed in another order.
     wanted = whole.predict(X)
     np.testing.assert_allclose(grows.predict(X), wanted, rtol=1e-3, atol=1e-3)
+
+
+# Sparse rows of many columns, as of texts.
+
+
+def texts(n=240, num_features=2**20, seed=0):
+    """Rows of a few of 600 columns among many, half of them by the label."""
+    random = np.random.default_rng(seed)
+    y = random.integers(0, 2, n)
+    columns = np.sort(random.choice(num_features, 600, replace=False))
+    words = random.integers(0, 300, (n, 20)) + 300 * (
+        (random.random((n, 20)) < 0.3) ^ y[:, None]
+    )
+    X = scipy.sparse.lil_array((n, num_features))
+    for row, at in enumerate(words):
+        X[row, columns[at]] = 0.25
+    return X.tocsr(), y, columns
+
+
+def most_numbers(monkeypatch):
+    """The largest number of values in dense rows so far, in a list."""
+    found = [0]
+    to_dense = raw_rows.to_dense
+
+    def counting(X, dtype):
+        found[0] = max(found[0], int(np.prod(X.shape)))
+        return to_dense(X, dtype)
+
+    for module in (raw_rows, inputs, held_out):
+        monkeypatch.setattr(module, "to_dense", counting)
+    return found
+
+
+TEXT = {"random_state": 0, "gamma": 0.5, "penalty": 10.0}
+
+
+@pytest.mark.parametrize(
+    "kind", [BudgetedKernelClassifier, BudgetedKernelRegressor, BudgetedOneClass]
+)
+def test_columns_that_no_row_uses_cost_nothing(kind, monkeypatch):
+    X, y, columns = texts()
+    more = {"random_state": 0, "gamma": 0.5} if kind is BudgetedOneClass else TEXT
+    found = most_numbers(monkeypatch)
+    model = kind(20, **more).fit(X, y)
+    assert found[0] <= 240 * 600
+    small = kind(20, **more).fit(X[:, columns], y)
+    np.testing.assert_allclose(
+        model.support_vectors_[:, columns], small.support_vectors_, rtol=0, atol=0
+    )
+    assert model.support_vectors_.shape == (model.n_support_, 2**20)
+    # A word that no row has used moves a row away from all vectors.
+    rows = scipy.sparse.lil_array(X[:4])
+    rows[:, np.setdiff1d(np.arange(700), columns)[0]] = 1.0
+    part = np.asarray(small.model_.decision_function(X[:4][:, columns]))
+    away = np.asarray(model.model_.decision_function(rows.tocsr()))
+    shift = np.asarray(model.model_.intercept)
+    np.testing.assert_allclose(
+        away - shift, np.exp(-0.5) * (part - shift), rtol=1e-4, atol=1e-5
+    )
+
+
+def test_a_stream_keeps_sparse_rows_sparse(monkeypatch):
+    X, y, columns = texts(100)
+    more = {"classes": [0, 1]}
+    model = BudgetedKernelClassifier(20, **TEXT)
+    small = BudgetedKernelClassifier(20, **TEXT)
+    for part in (slice(0, 40), slice(40, 100)):
+        model.partial_fit(X[part], y[part], **more)
+        small.partial_fit(X[part][:, columns], y[part], **more)
+    assert raw_rows.unpack(model._reservoir.rows().X).nnz == X.nnz
+    found, wanted = (
+        one.decision_function(rows)
+        for one, rows in ((model, X), (small, X[:, columns]))
+    )
+    # Sums in another order.
+    np.testing.assert_allclose(found, wanted, rtol=1e-3, atol=1e-4)
+    again = pickle.loads(pickle.dumps(model)).partial_fit(X, y)
+    assert again.predict(X[:5]).shape == (5,)
+
+
+def test_no_metric_is_tried_on_more_columns_than_rows(monkeypatch):
+    def tried(*given):
+        raise AssertionError("a metric")
+
+    monkeypatch.setattr(metric, "try_metric", tried)
+    X, y, columns = texts(210)
+    X = X[:, columns].toarray()
+    # Numbers of one scale, and of several, whose forms are 0 and 5 bins.
+    for rows in (X, np.where(np.arange(600) < 300, 1, 1000) * X, X[:, :250]):
+        BudgetedKernelClassifier(10, random_state=0, penalty=1.0).fit(rows, y)
+    with pytest.raises(AssertionError, match="a metric"):
+        BudgetedKernelClassifier(10, random_state=0, learn_metric=True).fit(X, y)
+    with pytest.raises(AssertionError, match="a metric"):
+        BudgetedKernelClassifier(10, random_state=0, penalty=1.0).fit(X[:, :200], y)
+
+
+def test_a_metric_of_too_many_columns_is_refused(little):
+    _, y, _ = texts(210)
+    wide = scipy.sparse.csr_array(np.random.default_rng(0).random((210, 3000)))
+    with pytest.raises(
+        ValueError, match=r"num_features must be .* got 3,000, .* metric"
+    ):
+        BudgetedKernelClassifier(10, learn_metric=True, **TEXT).fit(wide, y)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_blocks_of_wide_rows_have_fewer_rows(monkeypatch, sparse):
+    monkeypatch.setattr(raw_rows, "MOST_AT_ONCE", 2**14)
+    X, y, columns = texts(200)
+    X = X[:, columns[:256]]
+    X = X if sparse else X.toarray()
+    model = BudgetedKernelClassifier(10, **TEXT, learn_metric=False)
+    found = most_numbers(monkeypatch)
+    model.fit(X, y)
+    assert found[0] <= (64 * 256 if sparse else 200 * 256)
+    state = model.state_
+    blocks, *_ = training_data.read_examples(
+        state, np.zeros((200, 256)), np.ones(200), None, of_labels=True
+    )
+    assert {block.X.shape for block in blocks()} == {(64, 256)}
+
+
+def test_a_model_of_more_columns_than_memory_is_refused(little):
+    X, y, _ = texts(100)
+    says = r"num_features must be .* got 1,048,576, budget=40, with 0.3 GiB .* MPUClass"
+    with pytest.raises(ValueError, match=says):
+        BudgetedKernelClassifier(40, **TEXT).fit(X, y)
+    with pytest.raises(ValueError, match=r"num_features must be .* got 1,048,576, "):
+        BudgetedKernelClassifier(40, **TEXT).partial_fit(X, y, classes=[0, 1])
+    with pytest.raises(
+        ValueError, match=r"num_features must be .* 1,048,576, rows=100,"
+    ):
+        SMOClassifier().fit(X, y)
+    assert MPUClassifier(random_state=0).fit(X, y).score(X, y) > 0.9

@@ -97,6 +97,15 @@ class OneVersusRest(Classifier):
         origin = inputs.origin_of(kernel, sample)
         inputs.warn_unscaled(name, rows, origin)
         if kernel is not None:
+            if isinstance(rows, inputs.SparseRows):
+                n, features = rows.shape
+                _checks.check_memory(
+                    {"num_features": features, "rows": n},
+                    # Dense rows, and those of the model.
+                    2 * n * features * inputs.dtype_of(rows).itemsize,
+                    "for dense rows, which this kernel needs",
+                    _checks.MEMORY_ADVICE["num_features"],
+                )
             rows = inputs.dense(rows, inputs.dtype_of(rows), origin)
             parameters["kernel"] = kernel
         by_class = parameters.pop("class_weight")

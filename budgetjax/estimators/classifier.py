@@ -151,7 +151,7 @@ class BudgetedKernelClassifier(Classifier, Supervised):
 
         Args:
           X: shape `(n, features)`, an array, a data frame or a sparse matrix, which
-            becomes dense block by block.
+            becomes dense block by block, without columns that no row uses.
           y: labels of any type, at least two classes, shape `(n,)`.
           sample_weight: factors of the losses of the rows in the refit, at least 0,
             shape `(n,)`. The stream divides them by their mean so far. A row of weight

@@ -149,6 +149,9 @@ def list_forms(
             for bins, factor, _ in tried[:2]
             if not bins or room > 1
         ]
+    if features > rows:
+        # Codes need a metric, which so few rows do not determine.
+        tried = [form for form in tried if not form[0]]
     num_bins, most_codes = finest if rows <= TRIAL_ROWS else FINER
     if rows < MANY_TO_BIN:
         num_bins, most_codes = FINE

@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import _safe_indexing, check_consistent_length
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.sparsefuncs import csc_median_axis_0
+from sklearn.utils.sparsefuncs import csc_median_axis_0, mean_variance_axis
 from sklearn.utils.validation import _check_sample_weight
 
 from budgetjax import _checks, models, scaling
@@ -24,7 +24,7 @@ from budgetjax.kernels import Kernel
 from budgetjax.labels import format_labels, label_indices
 from budgetjax.models import Labelled
 from budgetjax.online import choices
-from budgetjax.raw_rows import SparseMatrix
+from budgetjax.raw_rows import SparseMatrix, to_dense
 from budgetjax.scaling import Scaling
 
 
@@ -37,7 +37,7 @@ class SparseRows(SparseMatrix, Protocol):
     indptr: np.ndarray
     dtype: np.dtype
 
-    def __getitem__(self, key: slice | np.ndarray) -> "SparseRows": ...
+    def __getitem__(self, key: Any) -> "SparseRows": ...
 
 
 @dataclasses.dataclass(frozen=True)
@@ -127,21 +127,6 @@ def encode_rows(X: Rows, encoding: object, width: int = 0) -> Features:
     return EncodedRows(to_array(X), codes, max(width, features))
 
 
-def pack(X: Rows) -> Any:
-    """Rows as arrays alone, which model files hold; a matrix as the parts of a CSR."""
-    if isinstance(X, np.ndarray):
-        return X
-    return X.data, np.asarray(X.indices), np.asarray(X.indptr), X.shape[1]
-
-
-def unpack(packed: Any) -> Rows:
-    """The rows that `pack` was given."""
-    if not isinstance(packed, tuple):
-        return packed
-    *parts, columns = packed
-    return scipy.sparse.csr_array(tuple(parts), shape=(len(parts[2]) - 1, columns))
-
-
 def join(X: Rows, more: Rows) -> Rows:
     """Rows followed by others, dense if one part is."""
     if isinstance(X, np.ndarray) or isinstance(more, np.ndarray):
@@ -153,10 +138,11 @@ def dense(
     X: Features, dtype: np.dtype, origin: Float[np.ndarray, " features"]
 ) -> Float[np.ndarray, "n features"]:
     """Rows of an array or a sparse matrix, minus the origin, in this dtype."""
-    rows = to_array(X)
+    if not np.any(origin):
+        rows = X.toarray() if isinstance(X, EncodedRows) else to_dense(X, dtype)
+        return np.ascontiguousarray(rows, dtype)
     # Subtracted in float64, before digits are lost.
-    rows = rows - origin[None] if np.any(origin) else rows
-    return np.ascontiguousarray(rows, dtype)
+    return np.ascontiguousarray(to_array(X) - origin[None], dtype)
 
 
 class Sample:
@@ -188,11 +174,17 @@ class Sample:
         if isinstance(self.rows, np.ndarray):
             return np.median(np.asarray(self.rows, np.float64), axis=0)
         columns = scipy.sparse.csc_array(self.rows)
-        return np.asarray(csc_median_axis_0(columns), np.float64)
+        median = np.zeros(columns.shape[1])
+        # Of most columns, most numbers are 0.
+        some = np.flatnonzero(2 * columns.count_nonzero(axis=0) >= columns.shape[0])
+        median[some] = csc_median_axis_0(columns[:, some])
+        return median
 
     @property
     def variances(self) -> Float[np.ndarray, " features"]:
         """The variance of each feature."""
+        if isinstance(self.rows, SparseRows):
+            return mean_variance_axis(self.rows.astype(np.float64), axis=0)[1]
         return np.var(to_array(self.rows), axis=0, dtype=np.float64)
 
 

@@ -15,8 +15,15 @@ from budgetjax.encoding import Encoding
 from budgetjax.estimators import inputs
 from budgetjax.estimators.base import Estimator
 from budgetjax.estimators.forms import FEWEST_TO_BIN, Form
-from budgetjax.estimators.inputs import EncodedRows, Features, RandomState, Rows, Sample
-from budgetjax.kernels import Kernel
+from budgetjax.estimators.inputs import (
+    EncodedRows,
+    Features,
+    RandomState,
+    Rows,
+    Sample,
+    SparseRows,
+)
+from budgetjax.kernels import Kernel, Mapped
 from budgetjax.models import Labelled
 from budgetjax.online import driver, importance, registry
 from budgetjax.online.algorithm import Algorithm, average_iterates
@@ -25,7 +32,7 @@ from budgetjax.online.examples import check_labels, check_weights
 from budgetjax.online.fourier import fourier
 from budgetjax.online.maintenance import Maintenance
 from budgetjax.online.state import OnlineState, with_room
-from budgetjax.raw_rows import pad_rows
+from budgetjax.raw_rows import pad_rows, rows_at_once
 from budgetjax.refitting import held_out, newton, training_data
 from budgetjax.stream.batches import Batches
 from budgetjax.stream.reservoir import Reservoir, default_size
@@ -35,6 +42,8 @@ FEWEST_TO_REFIT = 256
 # The maximum number of rows to stream before it is known that there is no metric, which
 # comes with the vectors of a fold. Fewer rows may have rivals, which stream them all.
 FIRST_ROWS = held_out.FEW
+# Of sparse rows with more columns, those that no row uses are left out of a fit.
+MANY_COLUMNS = 1024
 # A stream has at least so many slots, up to the budget, and doubles them.
 FEWEST_SLOTS = 1024
 # `fit` streams up to this many rows as a refit does its folds, by a program that is
@@ -81,12 +90,13 @@ class Examples(NamedTuple):
         """
         X, origin, targets, weights = self
         n, features = X.shape
+        block = rows_at_once(training_data.BLOCK, features)
         raw = X.X if isinstance(X, EncodedRows) and X.encoding is not None else None
-        if raw is None and n > training_data.BLOCK and not isinstance(X, np.ndarray):
+        if raw is None and n > block and not isinstance(X, np.ndarray):
 
             def read() -> Iterator[tuple[np.ndarray, ...]]:
-                for start in range(0, n, training_data.BLOCK):
-                    part = slice(start, start + training_data.BLOCK)
+                for start in range(0, n, block):
+                    part = slice(start, start + block)
                     rows = inputs.dense(X[part], dtype, origin)
                     yield rows, targets[part], weights[part]
 
@@ -275,15 +285,82 @@ class OnlineEstimator(Estimator):
 
     def _fit_stream(self, prepared: Prepared) -> None:
         """Fits a new model; see `fit`."""
-        X, _, weights, _ = prepared
+        X, y, weights, labels = prepared
+        used = self._find_columns(X)
+        if used is not None:
+            prepared = X[:, used], y, weights, labels
         streamed, seed, orders = self._stream_forms(prepared)
         refits = self._check_refit(X.shape[1])
         model = self._refit(streamed, seed, orders) if refits else streamed[0].model
         self._importances = self._importances if refits else None
+        if used is not None:
+            model = self._spread_columns(model, used, X.shape[1])
         self._model, self._waiting = model, None
         self._reservoir, self._solved = None, None
         *_, self._seen_weights = importance.SeenWeights().relative(weights)
         self.n_iter_ = len(orders)
+
+    def _find_columns(
+        self, X: Rows, vectors: Float[np.ndarray, "rows features"] | None = None
+    ) -> Int[np.ndarray, " used"] | None:
+        """The columns that some rows or vectors use, if they are few of many.
+
+        Where all of them are 0, kernel values do not depend on a column, so a model can
+        be fitted without it. None if a setting refers to all columns.
+        """
+        kernel, features = self.kernel, X.shape[1]
+        fixed = isinstance(kernel, Kernel) and any(
+            map(np.ndim, jax.tree.leaves(kernel))
+        )
+        more = getattr(self, "algorithm", None), getattr(self, "options", None)
+        rank = getattr(self, "learn_metric", "auto")
+        fixed = fixed or more[0] == fourier.name or bool(more[1])
+        fixed = fixed or rank not in ("auto", True, False)
+        if fixed or not isinstance(X, SparseRows) or features <= MANY_COLUMNS:
+            return None
+        is_used = np.zeros(features, bool)
+        is_used[X.indices[X.data != 0]] = True
+        if vectors is not None:
+            is_used |= np.any(vectors != 0, axis=0)
+        used = np.flatnonzero(is_used)
+        if not 0 < 2 * len(used) < features:
+            return None
+        if isinstance(self.budget, int | np.integer):
+            rows = min(self.budget, self.capacity or X.shape[0] * self.epochs)
+            _checks.check_memory(
+                {"num_features": features, "budget": rows},
+                2 * inputs.dtype_of(X).itemsize * rows * features,
+                "of support vectors",
+                _checks.MEMORY_ADVICE["num_features"],
+            )
+        return used
+
+    def _spread_columns(
+        self, model: Labelled, used: Int[np.ndarray, " used"], features: int
+    ) -> Labelled:
+        """A model of some columns as that of all, of which the others are 0."""
+
+        def spread(array: Any, axis: int) -> np.ndarray:
+            given = np.asarray(array)
+            shape = list(given.shape)
+            shape[axis] = features
+            wide = np.zeros(shape, given.dtype)
+            wide[(slice(None),) * axis + (used,)] = given
+            return wide
+
+        state = model.model
+        kernel, expansion = state.kernel, state.expansion
+        if isinstance(kernel, Mapped):
+            matrix = jax.device_put(spread(kernel.matrix, 0))
+            kernel = Mapped(kernel.kernel, matrix)
+        if self._importances is not None:
+            self._importances = spread(self._importances, 0)
+        vectors = jax.device_put(spread(expansion.vectors, 1))
+        state = state._replace(
+            kernel=kernel, expansion=expansion._replace(vectors=vectors)
+        )
+        origin = spread(inputs.origin(model), 0)
+        return model._replace(model=state, scaling=inputs.translation(origin))
 
     def _stream_forms(
         self, prepared: Prepared
@@ -362,7 +439,7 @@ class OnlineEstimator(Estimator):
         first, waiting = not self.__sklearn_is_fitted__(), self._waiting
         if first or waiting is not None:
             seed = waiting.seed if waiting else self._draw_seed()[0]
-            given = Waiting(inputs.pack(prepared[0]), *prepared[1:], seed)
+            given = Waiting(raw_rows.pack(prepared[0]), *prepared[1:], seed)
             more = given if waiting is None else _join(waiting, given)
             if len(more.y) < FEWEST_TO_START:
                 self._wait(more, prepared, first=first)
@@ -422,6 +499,7 @@ class OnlineEstimator(Estimator):
                 *(width, inputs.dtype_of(rows), y.dtype, y.shape[1:]),
                 size=default_size(width),
                 seed=seed,
+                sparse=isinstance(rows, SparseRows),
             )
         else:
             reservoir = None
@@ -437,7 +515,7 @@ class OnlineEstimator(Estimator):
     ) -> tuple[Labelled, Features, Shaped[np.ndarray, "n ..."], Any]:
         """A model of nothing yet, with the first rows, their targets, what was seen."""
         packed, y, weights, labels, seed = waiting
-        X = inputs.unpack(packed)
+        X = raw_rows.unpack(packed)
         refits = self._check_refit(X.shape[1])
         targets, labels, seen = self._encode_part(y, weights, labels, None)
         form = self._form_of_stream(X)
@@ -466,7 +544,9 @@ class OnlineEstimator(Estimator):
         part = Examples(rows, inputs.origin(model), targets, steps)
         state = learn(model.model, part, np.arange(len(y)))
         if reservoir is not None:
-            given = inputs.dense(rows, models.dtype_of(model), part.origin)
+            given, sparse = rows, isinstance(reservoir.kept.X, tuple)
+            if not sparse:
+                given = inputs.dense(rows, models.dtype_of(model), part.origin)
             reservoir = reservoir.updated(given, y, weights)
         return model._replace(model=state), reservoir, seen_weights
 
@@ -552,24 +632,38 @@ class OnlineEstimator(Estimator):
 
     def _replay(self, model: Labelled, sample: Reservoir) -> Labelled:
         """The model after a replay of the sample, in random order, and the refit."""
-        X, y, weights, _ = sample.rows()
+        packed, y, weights, _ = sample.rows()
+        X = raw_rows.unpack(packed)
         if not len(y):
             return model
         # Labels are kept in the form that the learner takes.
         y = models.encode_targets(model, y) if model.classes is None else y
-        algorithm = registry.of_state(model.model)
-        state = held_out.replay(algorithm, model.model, X, y, weights)
-        examples = Examples(X, np.zeros(X.shape[1]), y, weights)
+        sparse, features = isinstance(X, SparseRows), X.shape[1]
+        origin = inputs.origin(model) if sparse else np.zeros(features)
+        used = None
+        if sparse and not np.any(origin):
+            vectors = np.asarray(model.model.expansion.vectors)
+            used = self._find_columns(X, vectors)
+            if used is not None:
+                expansion = model.model.expansion._replace(vectors=vectors[:, used])
+                model = model._replace(model=model.model._replace(expansion=expansion))
+                X, origin = X[:, used], origin[used]
+        examples = Examples(X, origin, y, weights)
+        sizes = driver.FEW_ROWS, driver.PLAIN_SCAN
+        steps, _ = importance.SeenWeights().relative(weights)
+        part = examples._replace(weights=steps)
+        state = learn(model.model, part, np.arange(len(y)), *sizes)
         streamed = Streamed(Form(), model._replace(model=state), examples, [])
-        return self._refit([streamed], sample.seed, of_stream=True)
+        model = self._refit([streamed], sample.seed, of_stream=True)
+        return model if used is None else self._spread_columns(model, used, features)
 
 
 def _join(waiting: Waiting, more: Waiting) -> Waiting:
     """The first rows of a stream, and the next ones."""
-    X = inputs.join(inputs.unpack(waiting.X), inputs.unpack(more.X))
+    X = inputs.join(raw_rows.unpack(waiting.X), raw_rows.unpack(more.X))
     y = np.concatenate([waiting.y, more.y])
     weights = np.concatenate([waiting.weights, more.weights])
-    return waiting._replace(X=inputs.pack(X), y=y, weights=weights)
+    return waiting._replace(X=raw_rows.pack(X), y=y, weights=weights)
 
 
 def learn(
@@ -585,7 +679,7 @@ def learn(
     X, origin, targets, weights = examples
     algorithm = registry.of_state(state)
     dtype = np.dtype(state.expansion.vectors.dtype)
-    size = size or raw_rows.block_size(*X.shape)
+    size = rows_at_once(size or raw_rows.block_size(*X.shape), X.shape[1])
     for start in range(0, len(order), size):
         numbers = order[start : start + size]
         rows = pad_rows(inputs.dense(X[numbers], dtype, origin), size)

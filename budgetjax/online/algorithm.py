@@ -12,7 +12,7 @@ import numpy as np
 from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Array, Float, Integer, Shaped
 
-from budgetjax import _checks, _pytree, _sharding, kernels, losses, models
+from budgetjax import _checks, _forks, _pytree, _sharding, kernels, losses, models
 from budgetjax._errors import ArgumentError, names_errors
 from budgetjax._pytree import UNIT, Counter, Name
 from budgetjax._shapes import Basis, Flag, Label, Score, Weights
@@ -177,6 +177,7 @@ def average_iterates(state):
       >>> bj.support(bj.average_iterates(state)).coefficients.tolist()
       [[1.0], [-0.5]]
     """
+    _forks.check()
     expansion = state.expansion
     average = expansion.average
     if average is None:

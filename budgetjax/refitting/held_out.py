@@ -14,12 +14,12 @@ from budgetjax import losses, models
 from budgetjax._sharding import Shards
 from budgetjax.online import driver, importance
 from budgetjax.online.algorithm import Algorithm, clear
-from budgetjax.raw_rows import pad_rows
+from budgetjax.raw_rows import pad_rows, rows_at_once, to_dense, unpack
 from budgetjax.refitting import calibration, moving_vectors, newton, training_data
 from budgetjax.refitting.newton import Basis
 from budgetjax.refitting.problem import Problem
 from budgetjax.refitting.training_data import Block
-from budgetjax.stream.reservoir import Reservoir, Rows, default_size
+from budgetjax.stream.reservoir import Reservoir, Rows, default_size, is_sparse
 
 # A function from rows to the scores of one or more models.
 Scores = Callable[[np.ndarray], Any]
@@ -201,30 +201,41 @@ def stream_fold(
             *(block.X.shape[1], vectors.dtype, models.target_dtype(state), shape),
             size=default_size(vectors.shape[1]),
             seed=problem.seed,
+            sparse=not shards.spans_processes
+            and problem.coder is None
+            and is_sparse(block.X),
         )
         y = block.targets
         y = np.argmax(y, 1) if has_labels else y.reshape(-1, *shape)
         kept = kept.updated(block.X, y, block.weights)
     assert kept is not None, "there are examples"
     # A sample of all processes: the only rows that one of them sends to others.
-    rows = Rows(*map(shards.gather, kept.rows())).least(kept.size)
-    X, y, weights, _ = rows
-    return replay(algorithm, state, problem.features(X), y, weights)
+    rows = kept.rows()
+    if shards.spans_processes:
+        rows = Rows(*map(shards.gather, rows)).least(kept.size)
+    packed, y, weights, _ = rows
+    X = unpack(packed)
+    given = problem.features(X) if isinstance(X, np.ndarray) else X
+    return replay(algorithm, state, given, y, weights)
 
 
 def replay(
     algorithm: Algorithm,
     state: Any,
-    X: Float[np.ndarray, "n features"],
+    X: Any,
     y: Shaped[np.ndarray, "n ..."],
     weights: Float[np.ndarray, " n"],
 ) -> Any:
-    """The state after these rows, learned in blocks of one size."""
+    """The state after these rows, learned in blocks of one size.
+
+    `X` is an array or a CSR matrix.
+    """
     weights, _ = importance.SeenWeights().relative(weights)
-    size = driver.FEW_ROWS
+    size, dtype = rows_at_once(driver.FEW_ROWS, X.shape[1]), models.dtype_of(state)
     for first in range(0, len(y), size):
         part = slice(first, first + size)
-        given = pad_rows(X[part], size), pad_rows(y[part], size, 1)
+        rows = pad_rows(to_dense(X[part], dtype), size)
+        given = rows, pad_rows(y[part], size, 1)
         counts = pad_rows(weights[part], size)
         state, _ = driver.run(
             algorithm, state, *given, weight=counts, block_size=driver.PLAIN_SCAN

@@ -147,11 +147,11 @@ def refit(
         coefficients: the kernel becomes `Mapped(kernel, M)`. True for a matrix, to at
         most 64 features, or 32 of codes with up to 256 vectors; an integer for a matrix
         to that number of features; "diagonal" for one factor per feature. With at least
-        200 examples, "auto" keeps a learned matrix if it makes fewer mistakes on a
-        fifth of them than new coefficients alone. With a metric, a classifier has the
-        logistic loss over all classes, with labels smoothed by half of the error rate,
-        at most 5 percent. A matrix of codes and the images of the vectors are rounded
-        to the 11 bits of float16, which halves model files.
+        200 examples, and as many as features, "auto" keeps a learned matrix if it makes
+        fewer mistakes on a fifth of them than new coefficients alone. With a metric, a
+        classifier has the logistic loss over all classes, with labels smoothed by half
+        of the error rate, at most 5 percent. A matrix of codes and the images of the
+        vectors are rounded to the 11 bits of float16, which halves model files.
       epochs: passes of Adam, for vectors or for the metric; None is 20, and for a
         metric of more than 10,000 examples 27 to 80, about 8,000 steps in all. For a
         metric, a fifth of up to 10,000 examples, or 1,000 to 2,000 of more, choose the
@@ -547,7 +547,7 @@ def _compares_metric(problem: Problem, state: Any, rows: int) -> bool:
         problem.form == "auto"
         and problem.algorithm.with_vectors is not None
         and state.kernel.stationary
-        and rows >= ENOUGH_FOR_METRIC
+        and rows >= max(ENOUGH_FOR_METRIC, models.num_features(state) - problem.padding)
     )
 
 

@@ -14,7 +14,7 @@ from budgetjax._errors import ArgumentError, places_errors
 from budgetjax._sharding import Shards
 from budgetjax.encoding import Coder
 from budgetjax.online import examples
-from budgetjax.raw_rows import pad_rows, regroup
+from budgetjax.raw_rows import pad_rows, regroup, rows_at_once
 from budgetjax.stream.batches import Batches, order_columns
 
 # Examples per block: enough for matrix products, few compared to the data.
@@ -348,8 +348,8 @@ def _check_rows(
 def _equal_sizes(batches: Iterable[Arrays], most: int) -> Iterator[Arrays]:
     """Batches of one size; the last is padded with its own rows, with weight 0.
 
-    Every device gets the same number of rows, at most `BLOCK`, and all at most `most`
-    rows, or one each.
+    Every device gets the same number of rows, at most `BLOCK` and fewer of wide ones,
+    and all at most `most` rows, or one each.
     """
     batches = iter(batches)
     first = next(batches, None)
@@ -357,7 +357,8 @@ def _equal_sizes(batches: Iterable[Arrays], most: int) -> Iterator[Arrays]:
         return
     shards: Shards = first[-1]
     devices = shards.local_number
-    size = devices * max(1, min(BLOCK, -(-most // devices)))
+    block = rows_at_once(BLOCK, first[0].shape[1])
+    size = devices * max(1, min(block, -(-most // devices)))
     rows = (batch[:3] for batch in itertools.chain([first], batches))
     for *arrays, weights in regroup(rows, size):
         if len(weights) < size:

@@ -14,7 +14,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from budgetjax import _checks, models
+from budgetjax import _checks, _forks, models
 from budgetjax._errors import ArgumentError, InputError, names_errors, places_errors
 from budgetjax._pytree import Name
 from budgetjax.saving import names, trees
@@ -113,6 +113,7 @@ def load(path: str | os.PathLike[str], *, like: Any = None) -> Any:
       >>> bj.decision_function(state, jnp.array([[0.0]])).tolist()
       [3.0]
     """
+    _forks.check()
     return read(path, like=like)[0]
 
 

@@ -1,11 +1,12 @@
 """A uniform sample of a stream, in constant memory."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Shaped
 
 from budgetjax import _pytree
+from budgetjax.raw_rows import pack, unpack
 
 # The default size: at most MAX_ROWS rows and MAX_NUMBERS values, at least MIN_ROWS
 # rows.
@@ -17,27 +18,49 @@ def default_size(num_features: int) -> int:
     return max(MIN_ROWS, min(MAX_ROWS, MAX_NUMBERS // num_features))
 
 
+def is_sparse(X: np.ndarray) -> bool:
+    """Whether these rows are so wide and sparse that a sample should hold them so."""
+    is_wide = X.shape[1] > MAX_NUMBERS // MIN_ROWS
+    return is_wide and np.count_nonzero(X) < X.size // 4
+
+
+def _join_sparse(*parts: Any) -> Any:
+    """The packed rows of parts, each packed, an array or a matrix."""
+    import scipy.sparse  # takes a tenth of a second
+
+    rows = [scipy.sparse.csr_array(unpack(part)) for part in parts]
+    return pack(scipy.sparse.csr_array(scipy.sparse.vstack(rows)))
+
+
 @_pytree.record
 class Rows(NamedTuple):
     """Rows of a stream with weights above 0, each with a number, uniform in `[0, 1)`.
 
-    Targets are labels of the algorithm, or have shape `(n,)` or `(n, num_outputs)`.
+    Targets are labels of the algorithm, or have shape `(n,)` or `(n, num_outputs)`. The
+    rows are an array, or the parts of a CSR; see `raw_rows.pack`.
     """
 
-    X: Float[np.ndarray, "n features"]
+    X: Any
     y: Shaped[np.ndarray, "n ..."]
     weights: Float[np.ndarray, " n"]
     numbers: Float[np.ndarray, " n"]
 
     def joined(self, other: "Rows") -> "Rows":
         """These rows and others, in the dtypes of these."""
-        pairs = zip(self, other, strict=True)
-        return Rows(*(np.concatenate([a, b.astype(a.dtype)]) for a, b in pairs))
+        (X, *rest), (more, *others) = self, other
+        pairs = zip(rest, others, strict=True)
+        return Rows(
+            np.concatenate([X, more.astype(X.dtype)])
+            if isinstance(X, np.ndarray)
+            else _join_sparse(X, more),
+            *(np.concatenate([a, b.astype(a.dtype)]) for a, b in pairs),
+        )
 
     def least(self, size: int) -> "Rows":
         """At most `size` rows with the smallest numbers, in ascending order."""
         order = np.argsort(self.numbers, kind="stable")[:size]
-        return Rows(*(each[order] for each in self))
+        X, *rest = self
+        return Rows(pack(unpack(X)[order]), *(each[order] for each in rest))
 
 
 @_pytree.record
@@ -65,9 +88,15 @@ class Reservoir(NamedTuple):
         *,
         size: int,
         seed: int = 0,
+        sparse: bool = False,
     ) -> "Reservoir":
-        """A reservoir without rows; `outputs` is the shape of one target."""
+        """A reservoir without rows; `outputs` is the shape of one target.
+
+        With `sparse`, it holds its rows as a CSR array, whatever they are given as.
+        """
+        X: Any
         X, y = np.zeros((0, num_features), dtype), np.zeros((0, *outputs), y_dtype)
+        X = _join_sparse(X) if sparse else X
         none = Rows(X, y, np.zeros(0), np.zeros(0))
         return cls(none, none, size, 0, seed)
 
@@ -77,7 +106,7 @@ class Reservoir(NamedTuple):
 
     def updated(
         self,
-        X: Float[np.ndarray, "n features"],
+        X: Any,
         y: Shaped[np.ndarray, "n ..."],
         weights: Float[np.ndarray, " n"],
     ) -> "Reservoir":
