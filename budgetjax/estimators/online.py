@@ -31,7 +31,8 @@ from budgetjax.online.choices import Choice
 from budgetjax.online.examples import check_labels, check_weights
 from budgetjax.online.fourier import fourier
 from budgetjax.online.maintenance import Maintenance
-from budgetjax.online.state import OnlineState, with_room
+from budgetjax.online.state import OnlineState, set_kernel, with_room
+from budgetjax.online.support_set import Expansion
 from budgetjax.raw_rows import pad_rows, rows_at_once
 from budgetjax.refitting import held_out, newton, training_data
 from budgetjax.stream.batches import Batches
@@ -301,7 +302,7 @@ class OnlineEstimator(Estimator):
         self.n_iter_ = len(orders)
 
     def _find_columns(
-        self, X: Rows, vectors: Float[np.ndarray, "rows features"] | None = None
+        self, X: Rows, expansion: Expansion | None = None
     ) -> Int[np.ndarray, " used"] | None:
         """The columns that some rows or vectors use, if they are few of many.
 
@@ -320,8 +321,9 @@ class OnlineEstimator(Estimator):
             return None
         is_used = np.zeros(features, bool)
         is_used[X.indices[X.data != 0]] = True
-        if vectors is not None:
-            is_used |= np.any(vectors != 0, axis=0)
+        if expansion is not None:
+            is_used |= np.any(np.asarray(expansion.examples) != 0, axis=0)
+            is_used |= np.asarray(expansion.origin) != 0
         used = np.flatnonzero(is_used)
         if not 0 < 2 * len(used) < features:
             return None
@@ -355,10 +357,10 @@ class OnlineEstimator(Estimator):
             kernel = Mapped(kernel.kernel, matrix)
         if self._importances is not None:
             self._importances = spread(self._importances, 0)
-        vectors = jax.device_put(spread(expansion.vectors, 1))
-        state = state._replace(
-            kernel=kernel, expansion=expansion._replace(vectors=vectors)
-        )
+        given = spread(expansion.vectors, 1), spread(expansion.origin, 0)
+        vectors, origin = jax.device_put(given)
+        expansion = expansion._replace(vectors=vectors, origin=origin)
+        state = set_kernel(state, kernel)._replace(expansion=expansion)
         origin = spread(inputs.origin(model), 0)
         return model._replace(model=state, scaling=inputs.translation(origin))
 
@@ -642,10 +644,13 @@ class OnlineEstimator(Estimator):
         origin = inputs.origin(model) if sparse else np.zeros(features)
         used = None
         if sparse and not np.any(origin):
-            vectors = np.asarray(model.model.expansion.vectors)
-            used = self._find_columns(X, vectors)
+            expansion = model.model.expansion
+            used = self._find_columns(X, expansion)
             if used is not None:
-                expansion = model.model.expansion._replace(vectors=vectors[:, used])
+                expansion = expansion._replace(
+                    vectors=np.asarray(expansion.vectors)[:, used],
+                    origin=np.asarray(expansion.origin)[used],
+                )
                 model = model._replace(model=model.model._replace(expansion=expansion))
                 X, origin = X[:, used], origin[used]
         examples = Examples(X, origin, y, weights)
