@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from budgetjax import _pytree
 from budgetjax._shapes import Scalar, Score, Target
 
 # A row whose margin misses the next step by so little takes it, since rounding must
@@ -24,6 +25,7 @@ TIE = 1e-3
 BITS = 4
 
 
+@_pytree.record
 class SeenWeights(NamedTuple):
     """The mean of the weights of a stream so far, and their number, without zeros.
 
