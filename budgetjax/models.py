@@ -586,10 +586,16 @@ def fold_map(model: Given, *, rounds: bool = False) -> Given:
             squares=jnp.sum(vectors * vectors, axis=1),
             origin=mapped(expansion.origin),
         )
-        single = single._replace(expansion=expansion, kernel=kernel.kernel)
+        single = set_kernel(single, kernel.kernel)._replace(expansion=expansion)
     folds = folds.astype(np.asarray(kernel.matrix).dtype)
     whole = rewrap(whole, single)._replace(scaling=codes._replace(map=folds))
     return cast(Given, _rewrap_labelled(model, whole))
+
+
+def set_kernel(state: Any, kernel: Kernel) -> Any:
+    """Replaces the kernel of a state, and nothing that depends on it."""
+    fields = zip(type(state)._fields, state, strict=True)
+    return type(state)._make(kernel if k == "kernel" else part for k, part in fields)
 
 
 def encode_targets(model: Labelled, y: ArrayLike, first_row: int = 0) -> np.ndarray:

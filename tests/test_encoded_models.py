@@ -145,7 +145,7 @@ def test_maps_multiply_and_kernel_models_fold():
     model = encoded()
     twice = models.fold_map(model)
     kernel = bj.Mapped(bj.RBF(1.0), random.normal(size=(3, 2)).astype(np.float32))
-    twice = twice._replace(model=twice.model._replace(kernel=kernel))
+    twice = twice._replace(model=models.set_kernel(twice.model, kernel))
     folded = models.fold_map(twice)
     assert folded.scaling.map.shape == (CODES.num_codes, 2)
     check_scores(folded, twice)
@@ -163,7 +163,7 @@ def test_other_models_are_not_folded():
         plain,
         plain.model,
         several,
-        plain._replace(model=plain.model._replace(kernel=diagonal)),
+        plain._replace(model=models.set_kernel(plain.model, diagonal)),
         encoded()._replace(scaling=None),
     ):
         assert models.fold_map(model) is model

@@ -7,13 +7,12 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from budgetjax import encoding, scaling
+from budgetjax import encoding, models, scaling
 from budgetjax.encoding import Encoding
 from budgetjax.estimators import inputs
 from budgetjax.estimators.inputs import EncodedRows, Features, Rows, Sample
 from budgetjax.kernels import Mapped
 from budgetjax.models import Labelled
-from budgetjax.online.state import set_kernel
 from budgetjax.refitting import refit
 
 # What to try on a table: bins per column, the factor of the default gamma, and how many
@@ -214,7 +213,7 @@ def strip_padding(model: Labelled, X: Features) -> Labelled:
     expansion = expansion._replace(vectors=vectors, origin=origin)
     if isinstance(codes, scaling.Scaling):
         codes = inputs.translation(codes.mean[:count])
-    state = set_kernel(model.model, kernel)._replace(expansion=expansion)
+    state = models.set_kernel(model.model, kernel)._replace(expansion=expansion)
     return model._replace(model=state, scaling=codes)
 
 

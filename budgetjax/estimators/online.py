@@ -31,7 +31,7 @@ from budgetjax.online.choices import Choice
 from budgetjax.online.examples import check_labels, check_weights
 from budgetjax.online.fourier import fourier
 from budgetjax.online.maintenance import Maintenance
-from budgetjax.online.state import OnlineState, set_kernel, with_room
+from budgetjax.online.state import OnlineState, with_room
 from budgetjax.online.support_set import Expansion
 from budgetjax.raw_rows import pad_rows, rows_at_once
 from budgetjax.refitting import held_out, newton, training_data
@@ -360,7 +360,7 @@ class OnlineEstimator(Estimator):
         given = spread(expansion.vectors, 1), spread(expansion.origin, 0)
         vectors, origin = jax.device_put(given)
         expansion = expansion._replace(vectors=vectors, origin=origin)
-        state = set_kernel(state, kernel)._replace(expansion=expansion)
+        state = models.set_kernel(state, kernel)._replace(expansion=expansion)
         origin = spread(inputs.origin(model), 0)
         return model._replace(model=state, scaling=inputs.translation(origin))
 

@@ -4,13 +4,13 @@ from typing import Any, TypeVar
 
 import jax.numpy as jnp
 
-from budgetjax import _checks, _pytree, kernels, online, solvers
+from budgetjax import _checks, _pytree, kernels, models, online, solvers
 from budgetjax._errors import ArgumentError, names_errors
 from budgetjax._pytree import Name
 from budgetjax.kernels import Kernel
 from budgetjax.online.algorithm import Algorithm
 from budgetjax.online.maintenance import Maintenance
-from budgetjax.online.state import State, set_kernel
+from budgetjax.online.state import State
 from budgetjax.solvers.solver import Solver
 
 Own = TypeVar("Own")
@@ -94,7 +94,7 @@ def with_kernel(state: State, kernel: Kernel) -> State:
     # Distances have an origin, and other kernels have none.
     examples, mask = expansion.examples, expansion.mask
     origin = kernels.origin_of(kernel, examples, mask)
-    state = set_kernel(state, kernel)
+    state = models.set_kernel(state, kernel)
     state = state._replace(expansion=expansion._replace(origin=origin))
     vectors = jnp.where(mask[:, None], examples - origin[None], 0)
     return algorithm.refresh_caches(algorithm.with_vectors(state, vectors))

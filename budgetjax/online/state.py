@@ -11,7 +11,6 @@ from jaxtyping import Array
 from budgetjax import _pytree, models
 from budgetjax._errors import ArgumentError
 from budgetjax._pytree import Counter, Name
-from budgetjax.kernels import Kernel
 from budgetjax.online.support_set import Expansion
 
 Kind = TypeVar("Kind")
@@ -39,12 +38,6 @@ def record_state(kind: Class) -> Class:
 
     kind._replace = checked
     return _pytree.shown(kind)
-
-
-def set_kernel(state: "State", kernel: Kernel) -> "State":
-    """Replaces the kernel, and nothing that depends on it."""
-    fields = zip(type(state)._fields, state, strict=True)
-    return type(state)._make(kernel if k == "kernel" else part for k, part in fields)
 
 
 @runtime_checkable
