@@ -381,7 +381,8 @@ class Online(base.Estimator):
         for i, first in enumerate(self._first_rows):
             X[i, : len(first)] = first
         self._first_rows = None
-        message, kernel = scaling.scale_warning(X), self._kernel
+        kernel = self._kernel
+        message = scaling.scale_warning(X, kernel)
         if message is None and self.gamma is None and isinstance(kernel, RBF):
             gamma = float(np.asarray(kernel.gamma))
             usual = scaling.default_gamma_from_distances(scaling.squared_distances(X))

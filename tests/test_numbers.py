@@ -13,8 +13,10 @@ from budgetjax import estimators, scaling
 from budgetjax.models import LinearModel
 from budgetjax.solvers.kernel import norms
 
-KERNEL_SOLVERS = ("smo", "sdca", "kernel_pegasos", "sbp", "budget_svm", "ball_sgd")
-MORE = {
+KERNEL_SOLVERS = {
+    "smo": {},
+    "sdca": {},
+    "kernel_pegasos": {},
     "sbp": {"slack": 0.1},
     "budget_svm": {"budget": 20},
     "ball_sgd": {"radius": 3.0},

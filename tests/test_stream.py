@@ -21,7 +21,7 @@ import budgetjax as bj
 from budgetjax import datasets, models, raw_rows
 from budgetjax.online import features, span
 from budgetjax.saving import model_files
-from budgetjax.scaling import Scaling, warn_unscaled
+from budgetjax.scaling import Scaling, scale_warning, warn_unscaled
 from budgetjax.stream import Batches, batches
 from budgetjax.stream.fit import rescale_vectors
 from budgetjax.stream.model import MAX_POINTS, StreamModel, extend_curve
@@ -578,6 +578,9 @@ def test_what_looks_unscaled():
         warn_unscaled("test", far)
     with pytest.warns(UserWarning, match="uncentred"):
         warn_unscaled("test", constant)
+    # Models subtract an origin where distances are all that counts.
+    assert scale_warning(far, bj.RBF(1.0)) is None
+    assert "uncentred" in scale_warning(far, bj.Linear())
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for quiet in (wide[:49], X, 1e6 * X, np.ones((100, 3)), np.zeros((0, 3))):

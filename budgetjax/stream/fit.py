@@ -417,7 +417,7 @@ def _prepare_batches(
             scaling = scaling.updated(counted, first_row=first)
             X = scaling.apply(X, vectors.dtype)
         elif scaling is None and index == 0 and not model.num_rows:
-            warning = scale_warning(counted)
+            warning = scale_warning(counted, model.state.kernel)
         batch = _pad(X, y, weight, rows, first)
         yield batch._replace(scaling=scaling, raw=(raw, y, weight), warning=warning)
     if read < start.batches:
