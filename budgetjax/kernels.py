@@ -196,7 +196,9 @@ def origin_of(
         middle = _median_of_three(*_median_of_three(*rows))
     near = kernel.gram(zeros[None], middle[None] / FAR)[0, 0]
     is_far = near < kernel.diag(zeros[None])[0] * np.exp(-1).astype(X.dtype)
-    return jnp.where(is_far & jnp.all(jnp.isfinite(middle)), middle, zeros)
+    origin = jnp.where(is_far & jnp.all(jnp.isfinite(middle)), middle, zeros)
+    # No distance depends on it.
+    return jax.lax.stop_gradient(origin)
 
 
 def _median_of_three(a: Array, b: Array, c: Array) -> Array:

@@ -248,3 +248,20 @@ def test_landmarks_far_from_0():
             found.append(np.asarray(bj.decision_function(state, rows)))
     for near, far in zip(found[:2], found[2:], strict=True):
         np.testing.assert_allclose(far, near, rtol=1e-3, atol=1e-3)
+
+
+def test_gradients_see_distances_alone():
+    X, y = problem()
+    near = bj.solve(bj.smo, X, y, kernel=bj.RBF(0.5)).model
+
+    @jax.jit
+    @functools.partial(jax.grad, argnums=(0, 1))
+    def slopes(vectors, rows):
+        return jnp.sum(bj.decision_function(near._replace(vectors=vectors), rows))
+
+    vectors, rows, mean = near.vectors, jnp.asarray(X[:8]), np.float32(30_000)
+    for found, known in zip(
+        slopes(vectors + mean, rows + mean), slopes(vectors, rows), strict=True
+    ):
+        # Sums of a hundred terms of up to 1.
+        np.testing.assert_allclose(found, known, atol=1e-4)
