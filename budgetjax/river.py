@@ -366,7 +366,7 @@ class Online(base.Estimator):
             i, queue.size = queue.size, queue.size + 1
             queue.X[i], queue.y[i] = row, target
             self._seen_weights = self._seen_weights.after(w)
-            queue.weights[i] = w / self._seen_weights.mean
+            queue.weights[i] = w / self._seen_weights.typical
             if self._first_rows is not None:
                 self._check_scale(row)
             if queue.size == WAITING:
@@ -515,8 +515,8 @@ class Supervised(Online):
         Args:
           x: values by feature, finite numbers; a missing feature is 0.
           y: the label or target.
-          w: the weight, at least 0, of any scale: it is divided by the mean weight so
-            far. A row of weight 0 changes nothing.
+          w: the weight, at least 0, of any scale: it is divided by the typical weight
+            so far, the square of the mean root. A row of weight 0 changes nothing.
 
         Raises:
           ValueError: if a value is not a finite number, the label is missing, or a

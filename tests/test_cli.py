@@ -646,7 +646,7 @@ def test_weights_of_rows_and_of_classes(at):
     write_csv("weighted.csv", X, y, w=w)
     _, model = train_quickly("weighted.csv", "--weight w --class-weight no=0.5")
     assert model.model.feature_names == ("a", "b")
-    # The stream has weights of mean 1, of those so far.
+    # The stream has them in units of a typical one.
     weights, _ = importance.SeenWeights().relative(np.where(y == "no", 0.5, 1.0) * w)
     batch = (X, y, weights)
     same(model.state, python_stream(source=[batch]).state)

@@ -260,15 +260,16 @@ def test_the_scale_of_all_weights_does_not_matter_to_a_stream(kind, parts):
     assert good > 0.5
 
 
-def test_any_parts_of_weights_have_the_same_means():
-    weights = np.array([2.0, 0.0, 4.0, 6.0, 0.0])
+def test_any_parts_of_weights_have_the_same_typical_ones():
+    weights = np.array([1.0, 0.0, 9.0, 25.0, 0.0])
     whole, seen = SeenWeights().relative(weights)
-    np.testing.assert_allclose(whole, [1, 0, 4 / 3, 6 / 4, 0])
+    np.testing.assert_allclose(whole, [1, 0, 9 / 4, 25 / 9, 0])
     first, middle = SeenWeights().relative(weights[:2])
     rest, last = middle.relative(weights[2:])
     np.testing.assert_allclose(np.append(first, rest), whole)
-    assert last == seen == SeenWeights(4.0, 3)
-    assert middle.after(4.0).after(6.0) == pytest.approx(seen)
+    assert last == seen == SeenWeights(3.0, 3)
+    assert seen.typical == 9
+    assert middle.after(9.0).after(25.0) == pytest.approx(seen)
 
 
 def masked_frame(X, garbage):

@@ -155,7 +155,7 @@ def train_online(job: Job) -> StreamModel:
     if about.warning:
         reports.echo(f"budgetjax: warning: {source.name}: {about.warning}", err=True)
     try:
-        fitted, mean_weight = _fit_stream(job, chosen.algorithm, state, columns)
+        fitted, typical_weight = _fit_stream(job, chosen.algorithm, state, columns)
         epochs = training.epochs
         rows = fitted.num_rows // epochs
         times = f", {epochs} times" if epochs > 1 else ""
@@ -167,7 +167,7 @@ def train_online(job: Job) -> StreamModel:
         error = targets.format_error(fitted.error, about.labels is None)
         job.say("progressive error", f"{error}, {when}")
         if training.refit:
-            fitted = _refit(job, fitted, chosen.refit_loss, columns, mean_weight)
+            fitted = _refit(job, fitted, chosen.refit_loss, columns, typical_weight)
     except KeyboardInterrupt as interrupt:
         how = f"the same command goes on from {training.checkpoint}"
         if training.checkpoint is None:
@@ -179,7 +179,7 @@ def train_online(job: Job) -> StreamModel:
 def _fit_stream(
     job: Job, algorithm: Algorithm, state: OnlineState, columns: Choice
 ) -> tuple[StreamModel, float]:
-    """The model after the stream, and the mean weight; epochs form a longer stream."""
+    """The model after the stream, and the typical weight; epochs form a longer one."""
     source, rows, training = job.source, job.about.rows, job.training
     epochs, seen = training.epochs, SeenWeights()
 
@@ -218,7 +218,7 @@ def _fit_stream(
         progress=job.progress,
         checkpoint=training.checkpoint,
     )
-    return fitted, seen.mean
+    return fitted, seen.typical
 
 
 def _refit(
@@ -226,14 +226,14 @@ def _refit(
     fitted: StreamModel,
     loss: str | Loss,
     columns: Choice,
-    mean_weight: float,
+    typical_weight: float,
 ) -> StreamModel:
     """The model after a refit, or the one that has learned all rows already."""
     source, penalty = job.source, job.training.penalty
 
     def read() -> Iterator[tuple[np.ndarray, ...]]:
         for X, y, *weight in source.read():
-            yield X, y, *(each / mean_weight for each in weight)
+            yield X, y, *(each / typical_weight for each in weight)
 
     if columns.model is not None:
         fitted = fitted._replace(model=columns.model)
@@ -246,10 +246,10 @@ def _refit(
             fitted,
             dataclasses.replace(source, read=read),
             loss=loss,
-            # As in estimators, the default is for weights of mean 1.
+            # As in estimators, the default is for typical weights of 1.
             penalty=held_out.default_penalties(rows)
             if penalty is None
-            else np.asarray(penalty) * mean_weight,
+            else np.asarray(penalty) * typical_weight,
             learn_metric=has_bins or ("auto" if job.training.metric else False),
             calibrate=job.about.labels is not None,
             progress=job.progress,

@@ -68,7 +68,7 @@ class BudgetedKernelClassifier(Classifier, Supervised):
       refit: whether to refit the coefficients.
       penalty: C of the refit, or a list of several to choose from on held-out rows.
         "auto" chooses from 0.01, 0.1, 1 and 10 for at most 5,000 rows, which may be
-        noisy, and is 10 for more, each divided by the mean of the weights.
+        noisy, and is 10 for more, each divided by the typical weight.
       move_vectors: whether the refit moves the support vectors too. This is slower, and
         helps most for small budgets.
       learn_metric: True, False, "diagonal" or a rank, as for `budgetjax.refit`; "auto"
@@ -154,8 +154,8 @@ class BudgetedKernelClassifier(Classifier, Supervised):
             becomes dense block by block, without columns that no row uses.
           y: labels of any type, at least two classes, shape `(n,)`.
           sample_weight: factors of the losses of the rows in the refit, at least 0,
-            shape `(n,)`. The stream divides them by their mean so far. A row of weight
-            0 changes nothing.
+            shape `(n,)`. The stream divides them by the typical one so far, the square
+            of the mean root. A row of weight 0 changes nothing.
 
         Returns:
           The estimator.

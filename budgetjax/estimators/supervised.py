@@ -396,13 +396,13 @@ class Supervised(OnlineEstimator):
         state, learn_metric = model.model, self.learn_metric
         if not int(state.expansion.num_active):
             return None
-        # The penalties to choose from are for weights of mean 1, and so is the prior of
+        # The penalties to choose from are for a typical weight of 1, as is the prior of
         # a metric; a given one is C for the weights as they are.
         weights = examples.weights
-        mean = SeenWeights().relative(weights)[1].mean
-        examples = examples._replace(weights=weights / mean)
+        typical = SeenWeights().relative(weights)[1].typical
+        examples = examples._replace(weights=weights / typical)
         penalties = self._penalties(int(np.count_nonzero(weights)))
-        penalties = penalties if is_auto(self.penalty) else penalties * mean
+        penalties = penalties if is_auto(self.penalty) else penalties * typical
         loss = self._losses().refit
         if callable(loss):
             loss = scale_loss(loss, model)
