@@ -41,7 +41,7 @@ class SeenWeights(NamedTuple):
     """
 
     root: float = 1.0
-    count: int = 0
+    number: int = 0
 
     @property
     def typical(self) -> float:
@@ -50,8 +50,8 @@ class SeenWeights(NamedTuple):
 
     def after(self, weight: float) -> "SeenWeights":
         """With one more weight, above 0."""
-        count = self.count + 1
-        return SeenWeights(self.root + (math.sqrt(weight) - self.root) / count, count)
+        number = self.number + 1
+        return SeenWeights(self.root + (math.sqrt(weight) - self.root) / number, number)
 
     def relative(
         self, weights: Float[np.ndarray, " n"]
@@ -59,8 +59,8 @@ class SeenWeights(NamedTuple):
         """More weights, divided by the typical one up to each, and all seen then."""
         if not len(weights):
             return weights, self
-        counts = self.count + np.cumsum(weights > 0)
-        totals = self.root * self.count + np.cumsum(np.sqrt(weights), dtype=np.float64)
+        counts = self.number + np.cumsum(weights > 0)
+        totals = self.root * self.number + np.cumsum(np.sqrt(weights), dtype=np.float64)
         roots = np.where(counts > 0, totals / np.maximum(counts, 1), 1.0)
         return weights / roots**2, SeenWeights(float(roots[-1]), int(counts[-1]))
 
