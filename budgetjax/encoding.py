@@ -322,6 +322,11 @@ def _is_nominal(encoding: Encoding, numpy: Any) -> Any:
     return numpy.any((encoding.column[None] == columns) & of_value[None], axis=1)
 
 
+def has_names(encoding: Encoding) -> bool:
+    """Whether any column has categories."""
+    return bool(np.any(np.asarray(encoding.low) == np.asarray(encoding.high)))
+
+
 def _ranks(values: np.ndarray, given: np.ndarray) -> np.ndarray:
     """The index of each number among ascending values; others, as they are, are none.
 

@@ -659,7 +659,14 @@ def training_rows(model: Labelled, X: RawRows, width: int = 0) -> np.ndarray:
     return _densify(model, rows)
 
 
-def _as_matrix(model: Labelled, X: RawRows) -> Any:
+def _as_matrix(model: Labelled, X: Any) -> Any:
+    if isinstance(model.scaling, Encoding) and encoding.has_names(model.scaling):
+        for name in raw_rows.column_names(X) or ():
+            if str(getattr(X[name], "dtype", "")) == "category":
+                wanted = f"have positions of names as numbers in column {name!r}"
+                raise ArgumentError("X", wanted, "categories").advised(
+                    "the estimator itself takes names"
+                )
     X = raw_rows.as_matrix(X, num_features(model), model.feature_names)
     return X if isinstance(X, SparseMatrix) else np.asarray(X)
 

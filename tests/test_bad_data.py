@@ -293,6 +293,10 @@ FILES = {
         "comments": ("# 1 2:3\n\n", "the file must have rows, got none"),
         "no features": ("1\n-1\n", "the file must have features, got none"),
         "no number": (SPARSE + "1 1:x\n", f"{LINE}'1 1:x' in row 2000: ..."),
+        "a weight": (
+            "1:2.5 1:3\n-1:1 2:4\n",
+            f"{LINE}'1:2.5...",
+        ),
         "no label": ("x 1:1\n", f"{LINE}..."),
         "zero": (
             "1 1:1\n-1 0:1 2:1\n",
@@ -491,6 +495,8 @@ CALLS = {
     f"a.csv: {CSV}In column 'w': row 1: {NUMBER}'much'": read(
         "a.csv", "a,y,w\n1,2,1\n1,2,much\n", weight="w"
     ),
+    "a.csv: target must be of the columns 'a', ' y', got 'y'; spaces are part of the "
+    "name ' y'": read("a.csv", "a, y\n1,x\n", target="y"),
     f"a.csv: {missing('weight', 0, 'w')}": read("a.csv", "a,y,w\n1,x,\n", weight="w"),
     f"a.csv: {missing('X', 1, 'a')}".format(fill=ADVICE["fill"][0]): read(
         "a.csv", "a\n1\n\n2\n", target=None
@@ -528,6 +534,8 @@ CALLS = {
     "arrow: source must be a path, or a table of Arrow, got dict": lambda folder: (
         bj.stream.arrow({"a": [1], "y": [2]}, target="y")
     ),
+    f"a: {LINE}'1:2 1:3' in row 0: could not convert string to float: b'1:2'; weights "
+    "are not read from LIBSVM text, and go beside the rows": libsvm("1:2 1:3\n"),
     f"a: {LINE}'1 3:1' in row 2000: ...": libsvm(SPARSE + "1 3:1\n", num_features=2),
     f"a: {LINE}'1 99999999999:1' in row 1: ...": libsvm(
         "1 1:1\n1 99999999999:1\n", num_features=2

@@ -411,6 +411,8 @@ def test_functions_take_the_names_of_an_estimator(named):
     again = bj.calibrate(named, X, y)
     numbers = categories.to_numbers(X, named.categories_)
     np.testing.assert_array_equal(bj.predict(again, numbers), named.predict(X))
+    with pytest.raises(ValueError, match=r"positions of names .* 'code', got categ"):
+        bj.predict(named.model_, X.assign(city=0.0))
     # An array becomes a frame, which a program that calls the model by arrays does.
     back = pandas.DataFrame(X.to_numpy(), columns=named.feature_names_in_)
     np.testing.assert_array_equal(named.predict(back), named.predict(X))

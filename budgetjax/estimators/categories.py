@@ -150,7 +150,7 @@ def spread_lists(X: Any) -> Any:
         values = np.asarray(X[name])
         is_plain = values.ndim == 1 and values.dtype.kind != "O"
         known = () if is_plain else (value for value in values if value is not None)
-        first = next(iter(known), None)
+        first: Any = next(iter(known), None)
         if not _is_list(first):
             columns[name] = X[name]
             continue

@@ -107,7 +107,10 @@ def choose_columns(schema: "Schema", selection: Selection) -> Columns:
             return names[int(column)]
         else:
             expected = f"a column number from {-len(names)} to {len(names) - 1}"
-        raise ArgumentError(use, f"be {expected}", f"{column!r}")
+        alike = [name for name in names if name.strip() == str(column).strip()]
+        raise ArgumentError(use, f"be {expected}", f"{column!r}").advised(
+            f"spaces are part of the name {alike[0]!r}" if alike else ""
+        )
 
     target, weight = selection.target, selection.weight
     target = None if target is None else name_of("target", target)
@@ -213,7 +216,7 @@ def add_keys(
 
     texts: dict[str, set[str]] = collections.defaultdict(set)
     for name, value in itertools.chain.from_iterable(one.items() for one in keys):
-        texts[name] |= {value} - {None}
+        texts[name] |= set() if value is None else {value}
     kinds = {name: _type_of_key(values) for name, values in texts.items()}
 
     def add(table: Table, values: Mapping[str, str | None]) -> Table:

@@ -37,8 +37,8 @@ WHAT = "CSV in UTF-8, with numbers as features"
 GAPS = "empty cells, NA, nan and null count as missing unless they are quoted"
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE)
 # What pyarrow reads as booleans.
-TRUTH = dict.fromkeys(("true", "True", "TRUE", "false", "False", "FALSE"), "truth")
-TRUTH |= dict.fromkeys("01", "bit")
+WORDS = "true", "True", "TRUE", "false", "False", "FALSE"
+TRUTH: dict[str, str] = dict.fromkeys(WORDS, "truth") | dict.fromkeys("01", "bit")
 WHOLE = re.compile(r"[+-]?\d+")
 # Two zeros are a code too; -0 is a number.
 CODE = re.compile(r"[+-]?0\d")

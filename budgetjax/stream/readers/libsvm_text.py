@@ -167,13 +167,16 @@ class _Parser:
             )
             # Not of one line, if only several together have an error.
             error = error_in(lines[i : i + 1]) or error_in(lines)
+        at_0 = self.first and b" 0:" in lines[i]
         shown = lines[i][:80].decode("utf-8", "backslashreplace")
-        advice = "zero_based=True reads files that start at 0" if self.first else ""
+        advice = "zero_based=True reads files that start at 0" if at_0 else ""
+        if b":" in lines[i].split(None, 1)[0]:
+            advice = "weights are not read from LIBSVM text, and go beside the rows"
         raise ArgumentError(
             "rows",
             "be 'label index:value ...' with ascending indices",
             f"{shown!r} in row {row + i}: {str(error).rstrip('.')}",
-        ).advised(advice if b" 0:" in lines[i] else "") from error
+        ).advised(advice) from error
 
     def parse(self, lines: list[bytes]) -> "tuple[csr_matrix, np.ndarray]":
         """A sparse matrix and the labels, with the errors of the parser."""
