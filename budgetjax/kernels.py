@@ -230,12 +230,19 @@ def as_leaves(kernel: Kernel, num_features: int, dtype: DTypeLike) -> Kernel:
 
 def _cast(kernel: Kernel, dtype: DTypeLike) -> Kernel:
     """The kernel with its parameters as arrays, which must be in the dtype's range."""
-    return jax.tree_util.tree_map_with_path(
-        lambda path, leaf: _checks.as_leaves(
-            "kernel" + jax.tree_util.keystr(path), leaf, dtype
-        ),
-        kernel,
-    )
+
+    def cast(path, leaf):
+        name = "kernel" + jax.tree_util.keystr(path)
+        if callable(leaf):
+            raise ArgumentError(
+                name,
+                "be a number or an array; a function belongs in a static field, by "
+                "dataclasses.field(metadata={'static': True})",
+                f"{leaf!r}",
+            )
+        return _checks.as_leaves(name, leaf, dtype)
+
+    return jax.tree_util.tree_map_with_path(cast, kernel)
 
 
 def check_range(kernel: Kernel, dtype: DTypeLike) -> None:

@@ -909,6 +909,12 @@ class Pairwise(Transposed):
         return self.gram(X, X)
 
 
+class Through(Pairwise):
+    """A kernel with a function in a field."""
+
+    function: object = jnp.tanh
+
+
 def test_kernels_of_ones_own_that_do_not_fit():
     for kernel, match in (
         (
@@ -916,6 +922,7 @@ def test_kernels_of_ones_own_that_do_not_fit():
             r"gram of 2 and 3 points that is float32\[2, 3\], got .*\[3, 2\]",
         ),
         (Pairwise(), r"diag of 2 points that is float32\[2\], got float32\[2, 2\]"),
+        (Through(), r"kernel\.function must be .* belongs in a static field"),
     ):
         with pytest.raises(ValueError, match=match):
             init("perceptron", kernel=kernel)

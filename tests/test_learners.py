@@ -545,3 +545,21 @@ def test_data_on_a_mesh_with_explicit_axes():
     # What they give goes on.
     again = bj.perceptron.step(bj.run(bj.perceptron, state, *data)[0], X[0], y[0])
     assert int(again.num_seen) == 61
+
+
+def test_data_that_move_are_locked_out_where_the_smallest_leaves():
+    """As the guide says: old coefficients stay, and distant candidates go at once."""
+    random = np.random.default_rng(0)
+    X = random.normal(size=(600, 2)).astype(np.float32)
+    y = np.where(np.sin(2 * X).sum(axis=1) > 0, 1, -1)
+    X[300:] += 30
+    ages = {}
+    for strategy in (bj.Merge(), bj.RemoveOldest()):
+        state = bj.passive_aggressive.init(
+            bj.RBF(1.0), num_features=2, budget=10, maintenance=strategy
+        )
+        state, _ = bj.run(bj.passive_aggressive, state, X, y)
+        ages[type(strategy)] = np.asarray(state.expansion.ages[:-1])
+        assert int(state.num_updates) > 450
+    assert np.all(ages[bj.Merge] <= 300)
+    assert np.all(ages[bj.RemoveOldest] > 300)

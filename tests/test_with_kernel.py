@@ -78,6 +78,21 @@ def test_learning_goes_on_with_the_new_kernel():
         assert np.mean(np.sign(scores[400:]) == y[1200:]) > 0.85
 
 
+def test_a_kernel_of_whole_rows_sees_them(double):
+    """Rows are kept as differences from an origin where the kernel allows it."""
+    random = np.random.default_rng(0)
+    X, y = random.normal(size=(20, 2)) + 100, np.where(np.arange(20) % 3, 1, -1)
+    more = {"maintenance": bj.RemoveOldest(), "dtype": jnp.float64}
+    state = bj.perceptron.init(bj.RBF(1.0), num_features=2, budget=5, **more)
+    state, _ = bj.run(bj.perceptron, state, X, y)
+    assert np.any(state.expansion.origin != 0)
+    kernel = bj.Polynomial(2, gamma=1e-4)
+    support = bj.support(state)
+    expected = kernel.gram(X, support.vectors) @ support.coefficients
+    actual = bj.decision_function(bj.with_kernel(state, kernel), X)
+    np.testing.assert_allclose(actual, expected[:, 0], rtol=1e-9)
+
+
 def test_a_kernel_is_not_swapped_by_hand():
     state = bj.arow.init(bj.RBF(1.0), num_features=2, budget=3)
     with pytest.raises(ValueError, match=r"kernel must be replaced by .*with_kernel"):
