@@ -1,9 +1,7 @@
 """The pages of the reference, in which a room may list what no page names."""
 
 import ast
-import importlib
 import re
-import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
@@ -25,14 +23,40 @@ def _lines(room: str) -> list[str]:
     ]
 
 
+def _public_modules() -> dict[str, str]:
+    """The module of each name in `budgetjax.public`, which is read, not imported."""
+    modules: dict[str, str] = {}
+    for statement in _statements("budgetjax.public"):
+        if isinstance(statement, ast.ImportFrom) and (module := statement.module):
+            for alias in statement.names:
+                public = [alias.name] if alias.name == alias.asname else []
+                names = _names_in_all(module) if alias.name == "*" else public
+                modules |= dict.fromkeys(names, module)
+    return modules
+
+
+def _statements(module: str) -> list[ast.stmt]:
+    path = ROOT.joinpath(*module.split("."))
+    return ast.parse(path.with_suffix(".py").read_text("utf-8")).body
+
+
+def _names_in_all(module: str) -> list[str]:
+    """`__all__` of a module, which is read, not imported."""
+    return [
+        name
+        for statement in _statements(module)
+        if isinstance(statement, ast.Assign | ast.AugAssign)
+        if ast.unparse(statement).startswith("__all__")
+        for name in ast.literal_eval(statement.value)
+    ]
+
+
 PAGES = {
     page.stem: page.read_text("utf-8")
     for page in sorted((ROOT / ".docs/pages/reference").glob("*.md"))
 }
 ELSEWHERE = {name for text in PAGES.values() for name in NAMED.findall(text)}
-sys.path.insert(0, str(ROOT))
-# It reads the names, and imports no JAX.
-MODULES = importlib.import_module("budgetjax").public_modules() | {
+MODULES = _public_modules() | {
     f"stream.{alias.name}": statement.module
     for statement in ast.parse((ROOT / "budgetjax/stream/__init__.py").read_text()).body
     if isinstance(statement, ast.ImportFrom)

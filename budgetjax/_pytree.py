@@ -5,7 +5,6 @@ Counters reach beyond 32 bits in two words, since JAX disables int64 by default.
 
 import dataclasses
 import functools
-import importlib
 import inspect
 import operator
 from collections.abc import Callable, Iterable, Iterator
@@ -49,11 +48,6 @@ def record(kind: Class) -> Class:
     # A module that is executed again defines its classes again.
     records[kind.__name__] = kind
     return shown(kind)
-
-
-def public_names() -> dict[str, Any]:
-    """What is public, by name; imports it all, and with it all of `records`."""
-    return vars(importlib.import_module("budgetjax.public"))
 
 
 class _NamedTuple(Protocol):

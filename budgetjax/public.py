@@ -2,8 +2,7 @@
 
 Each is listed here alone, or, of kernels and strategies, in `__all__` of its module.
 
-`budgetjax` reads this list without importing it, and the registries find in it what is
-an algorithm or a solver.
+`budgetjax` imports it when one of them is asked for.
 """
 
 from budgetjax import bounds as bounds

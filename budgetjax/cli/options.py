@@ -2,15 +2,15 @@
 
 import contextlib
 import functools
+import itertools
 import math
 import sys
 import types
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import click
 
-import budgetjax
 from budgetjax import online, solvers
 
 # The file formats that come with the package, for `--help`, which imports no reader.
@@ -328,23 +328,17 @@ training_rows = combine_options(
 
 def online_names() -> tuple[str, ...]:
     """Online learners in the spelling of `--learner`."""
-    return _names("online", names=online.registered)
+    return _with_hyphens(*online.ALGORITHMS, *online.registered)
 
 
 def solver_names() -> tuple[str, ...]:
     """Solvers in the spelling of `--learner`."""
-    return _names("solvers.kernel", "solvers.linear", names=solvers.registered)
+    ours = itertools.chain(*solvers.SOLVERS.values())
+    return _with_hyphens(*ours, *solvers.registered)
 
 
-def _names(*packages: str, names: Iterable[str]) -> tuple[str, ...]:
-    """Learners of packages, each in a module of its name, and these, with hyphens."""
-    public = budgetjax.public_modules().items()
-    ours = [
-        name
-        for name, module in public
-        if module in [f"budgetjax.{package}.{name}" for package in packages]
-    ]
-    return tuple(name.replace("_", "-") for name in (*ours, *names))
+def _with_hyphens(*names: str) -> tuple[str, ...]:
+    return tuple(name.replace("_", "-") for name in names)
 
 
 def learner(*, solves: bool = False) -> Decorator:

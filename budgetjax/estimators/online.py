@@ -647,9 +647,10 @@ class OnlineEstimator(Estimator):
             expansion = model.model.expansion
             used = self._find_columns(X, expansion)
             if used is not None:
+                vectors, start = map(np.asarray, (expansion.vectors, expansion.origin))
                 expansion = expansion._replace(
-                    vectors=np.asarray(expansion.vectors)[:, used],
-                    origin=np.asarray(expansion.origin)[used],
+                    vectors=jax.device_put(vectors[:, used]),
+                    origin=jax.device_put(start[used]),
                 )
                 model = model._replace(model=model.model._replace(expansion=expansion))
                 X, origin = X[:, used], origin[used]

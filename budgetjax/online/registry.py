@@ -1,5 +1,7 @@
 """Algorithms by name, for estimators, refits, model files and commands."""
 
+import functools
+import importlib
 from typing import Any, TypeVar
 
 import jax.numpy as jnp
@@ -101,10 +103,18 @@ def with_kernel(state: State, kernel: Kernel) -> State:
 
 
 def by_name() -> dict[str, Algorithm[Any, Any]]:
-    """All algorithms: the public ones, and those of `register`."""
-    public = _pytree.public_names().values()
-    known = {one.name: one for one in public if isinstance(one, Algorithm)}
-    return known | online.registered
+    """All algorithms: those of this package, and those of `register`."""
+    return _own() | online.registered
+
+
+@functools.cache
+def _own() -> dict[str, Algorithm[Any, Any]]:
+    # Not at the top: the algorithms may ask for each other.
+    modules = {
+        name: importlib.import_module(f"{online.__name__}.{name}")
+        for name in online.ALGORITHMS
+    }
+    return {name: getattr(module, name) for name, module in modules.items()}
 
 
 def look_up(name: object) -> Algorithm[Any, Any]:

@@ -5,6 +5,7 @@ A state has the name of its algorithm, a class of this package its own (see
 """
 
 import dataclasses
+import importlib
 import inspect
 import sys
 from collections.abc import Callable, Mapping
@@ -88,7 +89,7 @@ def type_of(name: str) -> type | None:
         kind = vars(optax).get(short) if package == "optax" else None
         return kind if has_fields(kind) else None
     # All that is public must be imported before its records are known.
-    _pytree.public_names()
+    importlib.import_module("budgetjax.public")
     known = registry.by_name() | solvers.by_name()
     if name in _pytree.records or name not in known:
         return _pytree.records.get(name)

@@ -7,6 +7,7 @@ from jax.typing import ArrayLike
 
 from budgetjax import _checks, _pytree
 from budgetjax._errors import ArgumentError, names_errors
+from budgetjax.online.maintenance import measured, merging, projection, removal
 from budgetjax.online.maintenance.merging import Merge
 from budgetjax.online.maintenance.projection import Project
 from budgetjax.online.maintenance.strategy import Maintenance
@@ -18,7 +19,8 @@ def strategies() -> dict[str, type[Maintenance]]:
     These are all that need no argument: the public ones, and those of
     `budgetjax.register`.
     """
-    public = _pytree.public_names()
+    rooms = measured, merging, projection, removal
+    public = {name for room in rooms for name in room.__all__}
     return {
         re.sub(r"\B(?=[A-Z])", "_", name).lower(): kind
         for name, kind in sorted(_pytree.records.items())

@@ -1,0 +1,61 @@
+"""The package without source files: in a zip, and as compiled modules alone."""
+
+import compileall
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import budgetjax as bj
+from budgetjax import online, solvers
+
+PACKAGE = Path(bj.__file__).parent
+CODE = """
+import sys
+import numpy as np
+from budgetjax.cli import options
+assert options.online_names()[:2] == ("ahpatron", "alma")
+assert "jax" not in sys.modules
+import budgetjax as bj
+X, y = np.eye(4, dtype=np.float32), np.array([1, -1, 1, -1])
+state = bj.perceptron.init(bj.RBF(1.0), num_features=4, budget=2)
+state, _ = bj.run(bj.perceptron, state, X, y, block_size=1)
+assert bj.predict(state, X).shape == (4,)
+assert "solve" in dir(bj) and "refit" in bj.__all__
+print(bj.__file__)
+"""
+
+
+@pytest.mark.parametrize("kind", ["zip", "compiled"])
+def test_it_needs_no_source_files(kind, tmp_path, quick_process):
+    whole = tmp_path / "whole" / "budgetjax"
+    skipped = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(PACKAGE, whole, ignore=skipped)
+    place = whole.parent
+    if kind == "zip":
+        place = Path(shutil.make_archive(str(tmp_path / "packed"), "zip", place))
+    else:
+        assert compileall.compile_dir(whole, quiet=1, legacy=True)
+        for source in whole.rglob("*.py"):
+            source.unlink()
+    done = subprocess.run(
+        [sys.executable, "-c", CODE],
+        env=os.environ | quick_process | {"PYTHONPATH": str(place)},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert not done.returncode, done.stderr
+    assert done.stdout.startswith(str(place))
+
+
+def test_every_algorithm_and_solver_is_in_the_lists():
+    public = [getattr(bj, name) for name in bj.__all__]
+    known = {one.name for one in public if isinstance(one, bj.Algorithm)}
+    assert known == set(online.ALGORITHMS)
+    known = {one.name for one in public if isinstance(one, bj.Solver)}
+    assert known == {name for names in solvers.SOLVERS.values() for name in names}
