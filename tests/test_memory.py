@@ -209,6 +209,7 @@ def test_a_stream_after_fit_gets_the_slots_of_the_budget(algorithm):
 
 def test_a_stream_grows_with_its_rows(monkeypatch):
     monkeypatch.setattr(online, "FEWEST_SLOTS", 16)
+    monkeypatch.setattr(online, "FEWEST_TO_START", 1)
     X, f = rows(100)
     grows = BudgetedKernelRegressor(10**9, **FIXED)
     whole = BudgetedKernelRegressor(100, capacity=100, **FIXED)
@@ -281,6 +282,7 @@ def test_columns_that_no_row_uses_cost_nothing(kind, monkeypatch):
 
 
 def test_a_stream_keeps_sparse_rows_sparse(monkeypatch):
+    monkeypatch.setattr(online, "FEWEST_TO_START", 1)
     X, y, columns = texts(100)
     more = {"classes": [0, 1]}
     model = BudgetedKernelClassifier(20, **TEXT)

@@ -13,10 +13,10 @@ from budgetjax.kernels import RBF, Mapped
 from budgetjax.labels import encode_labels
 from budgetjax.models import Labelled
 from budgetjax.online.algorithm import Algorithm
-from budgetjax.raw_rows import SparseMatrix
+from budgetjax.raw_rows import SparseMatrix, unpack
 from budgetjax.scaling import Scaling
 from budgetjax.stream.batches import cast_numbers
-from budgetjax.stream.reservoir import Reservoir, default_size
+from budgetjax.stream.reservoir import Reservoir, default_size, is_sparse
 
 
 class Choice(NamedTuple):
@@ -63,7 +63,8 @@ def _ask_estimator(job: Job, algorithm: Algorithm) -> Choice | None:
     if sample is None:
         return None
     estimator = _make_estimator(job)
-    X, y, weights, _ = sample.rows()
+    packed, y, weights, _ = sample.rows()
+    X = unpack(packed)
     has_all = len(y) == sample.num_rows and training.checkpoint is None
     # Classes without rows have a place in a stream, but not in an estimator.
     if has_all and (classes is None or len(np.unique(y)) == len(classes)):
@@ -127,14 +128,7 @@ def _make_estimator(
 def _sample(job: Job) -> Reservoir | None:
     """A sample of the rows; None of sparse ones, or if all rows are of one class."""
     width, classes = job.source.num_features, job.about.labels
-    kept = Reservoir.empty(
-        width,
-        np.dtype(np.float64),
-        np.dtype(np.float64 if classes is None else int),
-        size=default_size(width),
-        seed=job.training.seed,
-    )
-    row = 0
+    kept, row = None, 0
     for X, y, *weight in job.source.read():
         if isinstance(X, SparseMatrix):
             return None
@@ -143,7 +137,15 @@ def _sample(job: Job) -> Reservoir | None:
             # Estimators would name a row of the sample.
             cast_numbers("X", X, np.float32, row, job.source.feature_names)
             targets = y if classes is None else encode_labels(classes, y, row)
+        kept = kept or Reservoir.empty(
+            width,
+            np.dtype(np.float64),
+            np.dtype(np.float64 if classes is None else int),
+            size=default_size(width),
+            seed=job.training.seed,
+            sparse=is_sparse(X),
+        )
         kept = kept.updated(X, targets, weight[0] if weight else np.ones(len(y)))
         row += len(y)
-    y = kept.rows().y
+    y = () if kept is None else kept.rows().y
     return kept if len(y) and np.any(y != y[0]) else None

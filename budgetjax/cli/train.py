@@ -10,7 +10,7 @@ from typing import Any
 import click
 import numpy as np
 
-from budgetjax import models
+from budgetjax import models, raw_rows
 from budgetjax._errors import names_errors
 from budgetjax.cli import (
     encoding_choice,
@@ -213,7 +213,7 @@ def _fit_stream(
         fill_missing=job.fills and columns.standardise,
         encode=columns.encoding,
         reservoir=None if has_model else default_size(models.num_features(state)),
-        batch_rows=min(usual, size),
+        batch_rows=max(min(usual, size), raw_rows.MIN_ROWS),
         block_size=driver.PLAIN_SCAN if has_model else None,
         progress=job.progress,
         checkpoint=training.checkpoint,

@@ -292,12 +292,21 @@ def _initial_model(
         )
     if size is None or model.reservoir is not None:
         return model
+    size, features = _checks.size("reservoir", size), models.num_features(model)
+    dtype = _dtype_of_rows(model)
+    _checks.check_memory(
+        {"reservoir": size, "num_features": features},
+        # A copy is made where rows are replaced.
+        2 * size * features * dtype.itemsize,
+        "of rows",
+        _checks.MEMORY_ADVICE["num_features"],
+    )
     empty = Reservoir.empty(
-        models.num_features(model),
-        _dtype_of_rows(model),
+        features,
+        dtype,
         models.target_dtype(model.state),
         models.target_shape(model.state),
-        size=_checks.size("reservoir", size),
+        size=size,
     )
     return model._replace(reservoir=empty)
 
