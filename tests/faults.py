@@ -147,7 +147,7 @@ FAULTS = (
     Fault("stream", "stream/checkpoints.py", 'return Position(model, notes["batches"], notes["rows"], notes["last"])', 'return Position(model, notes["batches"] + 1, notes["rows"], notes["last"])'),
     Fault("stream", "stream/fit.py", "if checkpoints.digest((raw, y, weight)) != start.last:", "if False:"),
     Fault("stream", "stream/fit.py", "rows = np.where(mask[:, None], moved, 0)", "rows = np.where(mask[:, None], vectors, 0)"),
-    Fault("stream", "stream/fit.py", "residuals = (values - batch.y)[present] * models.unit_of_targets(model)", "residuals = (values - batch.y)[present]"),
+    Fault("stream", "stream/fit.py", "return int(present.sum()), squares / state.expansion.num_columns", "return int(present.sum()), squares"),
     Fault("stream", "stream/fit.py", "counted = None, X if np.all(weight > 0) else X[weight > 0]", "counted = None, X"),
     Fault("stream", "stream/fit.py", "batch = _pad(X[part], kept.y[part], kept.weights[part], size, start)", "batch = _pad(X[part], kept.y[part], 1 + 0 * kept.weights[part], size, start)"),
     Fault("stream", "stream/reservoir.py", "at = present[enters]", "at = np.flatnonzero(enters)"),

@@ -124,14 +124,24 @@ def test_one_by_one_in_frames_and_in_a_run_are_the_same(algorithm):
 def test_several_classes_are_a_run_and_may_come_late():
     rows, X, _ = rows_of()
     y = (X[:, 0] > 0).astype(int) + (X[:, 1] > 0.5)
-    expected, _ = a_run(bj.perceptron, X, y, 1 / 3, num_classes=3)
+    expected, scores = a_run(bj.perceptron, X, y, 1 / 3, num_classes=3)
     known = BudgetedClassifier(**PERCEPTRON, classes=("none", "one", "two"))
+    asked, found = BudgetedClassifier(**PERCEPTRON, classes=(0, 1, 2)), []
     late = BudgetedClassifier(**PERCEPTRON)
-    for x, label in zip(rows, y, strict=True):
+    for x, label in zip(rows, y.tolist(), strict=True):
         known.learn_one(x, known.classes[label])
+        found.append(asked.predict_one(x))
+        asked.learn_one(x, label)
         late.predict_one(x)
         late.learn_one(x, label)
-    assert_same((known.state,), (expected,), FLOAT32)
+    assert_same((known.state, asked.state), (expected, expected), FLOAT32)
+    # Before a prediction everything is learned but rows that change nothing.
+    first, second = -np.sort(-np.asarray(scores), axis=1)[:, :2].T
+    sure = first - second > 1e-4
+    assert np.mean(sure) > 0.9
+    np.testing.assert_array_equal(
+        np.array(found)[sure], np.argmax(scores, axis=1)[sure]
+    )
     assert known.predict_proba_one(rows[0]).keys() == {"none", "one", "two"}
     assert late.labels == tuple(dict.fromkeys(y.tolist()))
     assert late.state.expansion.num_columns == 3
