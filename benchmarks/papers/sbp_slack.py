@@ -5,7 +5,7 @@
 Cotter, Shalev-Shwartz and Srebro (2012) give a lambda and a nu for each set, with the
 same optimum; without a bias lambda is 1 / n, so C is 1. Here SMO without a bias comes
 within `--tolerance` of the optimum, and `budgetjax.slack_of` gives its nu. The sets are
-those of `sbp_figure2`. Reuters takes half a minute, Adult two, MNIST ten.
+those of `sbp_figure2`. Reuters takes half a minute, Adult four, MNIST eight.
 """
 
 import argparse
