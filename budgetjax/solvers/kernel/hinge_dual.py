@@ -235,7 +235,7 @@ def least_bias(heights: Vector, y: Vector, weight: Vector | None) -> Scalar:
     return weighted_quantile(y * heights, weight, jnp.sum(jnp.where(y > 0, weight, 0)))
 
 
-def weighted_quantile(points: Vector, weight: Vector, target: Scalar) -> Scalar:
+def weighted_quantile(points: Vector, weight: Vector, target: ArrayLike) -> Scalar:
     """The point at which the cumulative weight reaches the target, or infinity.
 
     It is the middle of two points if any point between them would do.

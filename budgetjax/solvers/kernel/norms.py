@@ -415,7 +415,7 @@ def threshold(
 
 
 def _find_ceiling(
-    values: Vector, y: Vector, budget: Scalar, least: Scalar
+    values: Vector, y: Vector, budget: ArrayLike, least: Scalar
 ) -> tuple[Scalar, Scalar]:
     """The least sufficient ceiling of at least `least`, and the bias.
 
@@ -494,7 +494,7 @@ def _by_class(pair: Float[Array, "2"], y: Vector) -> Vector:
 def _find_floors(
     values: Vector,
     y: Vector,
-    budget: Scalar,
+    budget: ArrayLike,
     depth: Scalar,
     least: Scalar,
     needed: Bool[Array, ""],
@@ -540,7 +540,7 @@ def _find_floors(
     return floors, depth
 
 
-def _shrink(above: Vector, log_mu: Scalar, power: Scalar) -> tuple[Vector, ...]:
+def _shrink(above: Vector, log_mu: Scalar, power: ArrayLike) -> tuple[Vector, ...]:
     """`a` with `a + mu a^power = above`, then `above - a` and the slopes of `a`.
 
     With `a = above e^(-w)`, the logarithm of `e^(-w) + e^(c - power w)` is 0, where
@@ -563,18 +563,18 @@ def _shrink(above: Vector, log_mu: Scalar, power: Scalar) -> tuple[Vector, ...]:
     return tuple(jnp.where(positive, each, 0) for each in found)
 
 
-def _power(vector: Vector, power: Scalar) -> Vector:
+def _power(vector: Vector, power: ArrayLike) -> Vector:
     """Powers of numbers of at least 0; those of 0 are 0."""
     return jnp.where(vector > 0, jnp.where(vector > 0, vector, 1) ** power, 0)
 
 
-def _p_norm(vector: Vector, p: Scalar) -> Scalar:
+def _p_norm(vector: Vector, p: ArrayLike) -> Scalar:
     largest = jnp.max(vector)
     scaled = vector / jnp.where(largest > 0, largest, 1)
     return largest * jnp.sum(_power(scaled, p)) ** (1 / p)
 
 
-def _rebalance(coefficients: Vector, y: Vector, most: Scalar) -> Vector:
+def _rebalance(coefficients: Vector, y: Vector, most: ArrayLike) -> Vector:
     """Removes rounding errors: scales both classes down to the same sum."""
     sums = _class_sums(coefficients, y)
     total = jnp.minimum(jnp.min(sums), most / 2)
