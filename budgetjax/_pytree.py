@@ -338,7 +338,8 @@ class Counter(NDArrayOperatorsMixin):
         if isinstance(value, Counter):
             return value.normalized()
         if isinstance(value, int):
-            return cls(*map(np.int32, divmod(value, UNIT)))
+            known: Any = map(np.int32, divmod(value, UNIT))
+            return cls(*known)
         value = value.astype(jnp.int32) if value.dtype == bool else value
         words = value >> BITS, value & (UNIT - 1)
         return cls(*(word.astype(jnp.int32) for word in words))

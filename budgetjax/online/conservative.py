@@ -192,7 +192,7 @@ def _derive_block(algorithm: Any, axis: str | None, primals: Any, tangents: Any)
     step has none.
     """
 
-    def learn(state: State, X: Examples, y: Targets, weights: PerExample) -> Any:
+    def learn(state: Any, X: Examples, y: Targets, weights: PerExample) -> Any:
         def body(state, example):
             one = jax.tree.map(lambda value: value[None], example)
             state, scores = _run_block(algorithm, axis, state, *one)
