@@ -12,10 +12,9 @@ import pytest
 import registry
 
 import budgetjax as bj
-from budgetjax import _checks, losses
+from budgetjax import _checks, losses, models
 from budgetjax._pytree import Name
 from budgetjax.online import driver, support_set
-from budgetjax.online.state import set_kernel
 from budgetjax.online.support_set import FREE, Candidate
 
 X = np.random.default_rng(0).normal(size=(20, 2)).astype(np.float32)
@@ -232,7 +231,7 @@ def test_what_is_not_finite_says_why():
         (X, "coefficients overflow float32; a learning rate"),
     ):
         kernel = bj.Linear() if "overflow float32; s" in why else state.kernel
-        wrong = set_kernel(state, kernel)
+        wrong = models.set_kernel(state, kernel)
         scores, weights = jnp.full(len(X), jnp.nan), jnp.ones(len(X))
         with pytest.raises(ValueError, match=why):
             driver.check_result(wrong, scores, jnp.array(rows), weights)
