@@ -54,6 +54,20 @@ def rbf(gamma, X, Z, dtype=np.float32):
     return gamma * squared_distance(X, Z, dtype) + 5 * unit(dtype)
 
 
+def mapped_rbf(gamma, X, Z, matrix, dtype=np.float32):
+    """The largest error of a Gaussian kernel of products with a matrix.
+
+    That of the kernel, and of rows that have moved: the slope of `exp(-gamma t^2)` is
+    at most `sqrt(2 gamma / e)`.
+    """
+    ways = [
+        np.linalg.norm(product(rows, np.transpose(matrix), dtype), axis=1)
+        for rows in (X, Z)
+    ]
+    moved = np.sqrt(2 * gamma / np.e) * np.add.outer(*ways)
+    return rbf(gamma, X @ matrix, Z @ matrix, dtype) + moved
+
+
 def has_float16():
     """Whether XLA compiles it: not for processors without instructions for it."""
     try:

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import onnxruntime
 import pytest
+import rounding
 from click.testing import CliRunner
 from sklearn.preprocessing import StandardScaler
 
@@ -56,12 +57,14 @@ def encoded(mapped=True, algorithm=bj.pegasos, num_classes=2, rank=3, **more):
 
 def test_rows_are_encoded_before_they_are_scored():
     model = encoded()
-    expected = bj.decision_function(model.model, CODES.apply(X))
-    # The distances of nearly equal rows are rounded as their matrix products are.
-    largest = np.sum(np.abs(model.model.expansion.coefficients))
-    np.testing.assert_allclose(
-        model.decision_function(X), expected, rtol=0, atol=1e-5 * largest
-    )
+    codes, state = CODES.apply(X, np.float64), model.model
+    expected = bj.decision_function(state, codes)
+    vectors, coefficients, _ = (np.asarray(part, float) for part in bj.support(state))
+    matrix = np.asarray(state.kernel.matrix, float)
+    bounds = rounding.mapped_rbf(0.3, codes, vectors, matrix)
+    # Both sides are rounded.
+    bound = 2 * bounds @ np.abs(coefficients[:, 0])
+    assert np.all(np.abs(model.decision_function(X) - expected) <= bound)
     assert models.num_features(model) == 4
     assert model.predict(X[:0]).shape == (0,)
 
