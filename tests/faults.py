@@ -124,7 +124,7 @@ FAULTS = (
     Fault("stream", "stream/reservoir.py", "draws = np.random.PCG64(self.seed).advance(self.num_rows)", "draws = np.random.PCG64(self.seed)"),
     Fault("stream", "stream/readers/libsvm_text.py", "first = 0 if zero_based else 1", "first = 1"),
     Fault("stream", "stream/checkpoints.py", "elif rows != self.batch_rows:", "elif False:"),
-    Fault("estimators", "estimators/inputs.py", "rows = rows - origin[None] if np.any(origin) else rows", "rows = rows"),
+    Fault("estimators", "estimators/inputs.py", "return np.ascontiguousarray(to_array(X) - origin[None], dtype)", "return np.ascontiguousarray(to_array(X), dtype)"),
     Fault("estimators", "estimators/inputs.py", "return by_class[label_indices(classes, y)]", "return np.ones(len(y))"),
     Fault("estimators", "estimators/inputs.py", "return np.median(np.asarray(self.rows, np.float64), axis=0)", "return np.median(np.asarray(self.rows, np.float64), axis=1)"),
     Fault("estimators", "estimators/regressor.py", "predicted[:, np.argsort(self._levels())] = np.sort(predicted, axis=1)", "predicted = predicted"),
@@ -138,7 +138,7 @@ FAULTS = (
     Fault("forms", "estimators/forms.py", "return bool(is_alike and least <= largest <= most)", "return bool(least <= largest <= most)"),
     Fault("encoding", "encoding.py", 'raw_rows.find_column("nominal", one, names, rows.shape[1]) for one in nominal', 'raw_rows.find_column("nominal", one, names, rows.shape[1]) for one in nominal if isinstance(one, int)'),
     # Estimators that learn a stream, and their refit before a prediction.
-    Fault("estimators", "estimators/online.py", "self._solved = self._replay(self._model, self._reservoir)", "self._solved = self._model"),
+    Fault("estimators", "estimators/online.py", "solved = model if reservoir is None else self._replay(model, reservoir)", "solved = model"),
     Fault("estimators", "estimators/online.py", "model=average_iterates(model.model) if averages else model.model", "model=model.model"),
     Fault("estimators", "estimators/regressor.py", "totals = before.total + np.cumsum(weights)", "totals = np.cumsum(weights)"),
     Fault("estimators", "estimators/regressor.py", "else losses.quantile(self._levels())", "else losses.quantile(self._levels() - 0.05)"),
@@ -154,14 +154,14 @@ FAULTS = (
     Fault("stream", "stream/reservoir.py", "total = self.num_rows + len(present)", "total = self.num_rows + len(y)"),
     Fault("stream", "stream/model.py", "total = model.total_error + error", "total = error"),
     # Rows of a stream of dictionaries.
-    Fault("river", "river.py", "queue.weights[i] = w / self._seen_weights.mean", "queue.weights[i] = 1"),
+    Fault("river", "river.py", "queue.weights[i] = w / self._seen_weights.typical", "queue.weights[i] = 1"),
     Fault("river", "river.py", "labels = None if self._room is None else max(2, len(self._codes))", "labels = self._room"),
     Fault("river", "river.py", "return score - max(others)", "return score - min(others)"),
     # The command line.
     Fault("cli", "cli/targets.py", "return counts.sum() / (len(counts) * counts)", "return np.ones(len(counts))"),
     Fault("cli", "cli/targets.py", "yield X, y, weight[0] * factors if weight else factors", "yield X, y, weight[0] if weight else factors"),
     Fault("cli", "cli/train.py", 'learn_metric=has_bins or ("auto" if job.training.metric else False)', "learn_metric=has_bins"),
-    Fault("cli", "cli/train.py", "penalty=job.training.penalty or held_out.default_penalties(rows)", "penalty=held_out.default_penalties(rows)"),
+    Fault("cli", "cli/train.py", "else np.asarray(penalty) * typical_weight", "else held_out.default_penalties(rows)"),
     Fault("cli", "cli/train.py", "for _ in range(epochs):", "for _ in range(1):"),
     Fault("cli", "cli/predict.py", "values = calibration.of_scores(model.model, values)", "values = calibration.of_scores(model.model, 2 * values)"),
     # Files.
