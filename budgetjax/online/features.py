@@ -120,7 +120,7 @@ def take_step(
     present = weight > 0
     gradient = losses.gradient(state.loss, score, y)
 
-    def step(multiple: Scalar | Score) -> tuple[optax.Updates, optax.OptState]:
+    def step(multiple: Scalar | Score) -> tuple[Any, optax.OptState]:
         slopes = features[:, None] * (multiple * gradient)[None]
         return state.optimizer(slopes, state.optimizer_state, state.weights)
 
