@@ -164,9 +164,10 @@ def unpack(packed: Any) -> Any:
 
 def to_dense(X: Any, dtype: np.dtype) -> np.ndarray:
     """An array, or a few rows of a sparse matrix, as an array of this dtype."""
-    # A matrix is cast while it is small.
-    sparse = isinstance(X, SparseMatrix)
-    return X.astype(dtype).toarray() if sparse else np.asarray(X, dtype)
+    if not isinstance(X, SparseMatrix):
+        return np.asarray(X, dtype)
+    # Cast while it is small.
+    return X.tocsr().astype(dtype).toarray()
 
 
 def _power_of_two(number: int) -> int:

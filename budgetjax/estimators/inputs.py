@@ -300,7 +300,9 @@ def drop_weightless(sample_weight: Weights, *arrays: Any) -> tuple[Any, ...]:
     return *(_safe_indexing(one, present) for one in arrays), weights[present]
 
 
-def warn_unscaled(name: str, X: Rows, origin: Float[np.ndarray, " features"]) -> None:
+def warn_unscaled(
+    name: str, X: Features, origin: Float[np.ndarray, " features"]
+) -> None:
     """Warns the user of the estimator of this name if dense features look unscaled."""
     if isinstance(X, np.ndarray):
         rows = X[:: -(-X.shape[0] // SAMPLED_ROWS)] - origin[None]

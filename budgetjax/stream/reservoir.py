@@ -21,7 +21,7 @@ def default_size(num_features: int) -> int:
 def is_sparse(X: np.ndarray) -> bool:
     """Whether these rows are so wide and sparse that a sample should hold them so."""
     is_wide = X.shape[1] > MAX_NUMBERS // MIN_ROWS
-    return is_wide and np.count_nonzero(X) < X.size // 4
+    return bool(is_wide and np.count_nonzero(X) < X.size // 4)
 
 
 def _join_sparse(*parts: Any) -> Any:
