@@ -173,7 +173,7 @@ FAULTS = (
     Fault("exporting", "exporting/onnx_graph.py", "labels = label_array(predictor.labels)", "labels = label_array(predictor.labels[::-1])"),
     Fault("exporting", "exporting/predictor.py", "np.argsort(np.argsort(levels)) if levels.ndim", "np.argsort(levels) if levels.ndim"),
     Fault("exporting", "exporting/predictor.py", "np.broadcast_to(np.asarray(model.intercept, dtype), (columns,))", "np.zeros(columns, dtype)"),
-    Fault("exporting", "exporting/predictor.py", "mean=mean + deviation * own.mean", "mean=mean + own.mean"),
+    Fault("exporting", "exporting/predictor.py", "variance=np.where(own.constant, 0, deviation**2 * own.variance)", "variance=np.where(own.constant, 0, own.variance)"),
     Fault("exporting", "exporting/predictor.py", "X = jnp.where(jnp.isnan(X), units.mean[None], X)", "X = jnp.where(jnp.isnan(X), 0, X)"),
     Fault("exporting", "exporting/predictor.py", "bias=unit * part.bias", "bias=part.bias"),
     # Rows that problems share, and files of sparse parts.

@@ -20,7 +20,7 @@ from test_models import X, learned
 import budgetjax as bj
 from budgetjax import scaling
 from budgetjax.estimators import BudgetedKernelRegressor, SBPClassifier
-from budgetjax.exporting.predictor import predictor
+from budgetjax.exporting.predictor import outputs, predictor
 from budgetjax.refitting import calibration
 
 # Raw rows: far from 0, on scales of their own; and times that float32 rounds off.
@@ -425,3 +425,16 @@ def test_jax_exports_predictions_of_any_number_of_rows(function, as_installed):
         np.testing.assert_allclose(
             program.call(model, batch), function(model, batch), rtol=1e-4, atol=1e-5
         )
+
+
+def test_what_is_exported_is_scaled_shifted_and_ranked():
+    """Of quantiles in an order of the user's own, after a scaler, far from 0."""
+    random = np.random.default_rng(0)
+    X = 5 + 100 * random.normal(size=(60, 2))
+    y = 3e4 + 1e3 * (np.sin(X[:, 0] / 50) + 0.1 * random.normal(size=60))
+    given = {"quantile": [0.9, 0.1, 0.5], "refit": False, "random_state": 0}
+    estimator = BudgetedKernelRegressor(10, gamma=0.5, **given)
+    fitted = make_pipeline(StandardScaler(), estimator).fit(X, y)
+    rows = X.astype(np.float32)
+    found = outputs(predictor(fitted), rows)["variable"]
+    np.testing.assert_allclose(found, fitted.predict(rows), rtol=1e-5)
