@@ -174,8 +174,6 @@ FAULTS = (
     Fault("exporting", "exporting/predictor.py", "np.argsort(np.argsort(levels)) if levels.ndim", "np.argsort(levels) if levels.ndim"),
     Fault("exporting", "exporting/predictor.py", "np.broadcast_to(np.asarray(model.intercept, dtype), (columns,))", "np.zeros(columns, dtype)"),
     Fault("exporting", "exporting/predictor.py", "variance=np.where(own.constant, 0, deviation**2 * own.variance)", "variance=np.where(own.constant, 0, own.variance)"),
-    Fault("exporting", "exporting/predictor.py", "X = jnp.where(jnp.isnan(X), units.mean[None], X)", "X = jnp.where(jnp.isnan(X), 0, X)"),
-    Fault("exporting", "exporting/predictor.py", "bias=unit * part.bias", "bias=part.bias"),
     # Rows that problems share, and files of sparse parts.
     Fault("solvers", "solvers/kernel/row_cache.py", "        return rows\n    size = n", "        pass\n    size = n"),
     Fault("shared", "datasets.py", 'parts = tuple(file[f"{key}_{part}"] for part in ("data", "indices", "indptr"))', 'parts = tuple(file[f"{\'X_train\' if part == \'indices\' and \'y_train\' in file else key}_{part}"] for part in ("data", "indices", "indptr"))'),
