@@ -9,7 +9,6 @@ from jaxtyping import Array, Bool, Float, Shaped
 
 from budgetjax import _checks, _pytree
 from budgetjax._errors import ArgumentError, names_errors, warn
-from budgetjax.kernels import Kernel
 
 # The ratio of standard deviations, or of the mean to them, that causes a warning.
 TOO_UNEVEN = 100
@@ -177,14 +176,14 @@ def warn_unscaled(name: str, X: Rows) -> None:
         warn(f"{name}: {message}")
 
 
-def scale_warning(X: Rows, kernel: Kernel | None = None) -> str | None:
+def scale_warning(X: Rows, *, centred: bool = False) -> str | None:
     """A warning about the scale of features, or None.
 
     A kernel of distances depends mainly on the features with the largest spread; and in
     float32, inner products of points far from 0 lose the digits in which they differ.
     The warning comes from 50 rows on, if the largest standard deviation is more than
     100 times the lower quartile of those above 0, or the mean is further from 0 than
-    100 times the total standard deviation, unless models with this kernel subtract it.
+    100 times the total standard deviation, unless what learns them subtracts it.
     """
     if len(X) < ENOUGH_ROWS:
         return None
@@ -202,7 +201,7 @@ def scale_warning(X: Rows, kernel: Kernel | None = None) -> str | None:
             f"{scaling.deviation[column]:.4g}, a quarter of the others "
             f"at most {usual:.4g}; {remedy}"
         )
-    if kernel is not None and kernel.shifts:
+    if centred:
         return None
     spread = np.sqrt(np.sum(scaling.variance))
     away = np.linalg.norm(scaling.mean)

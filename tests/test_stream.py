@@ -579,8 +579,8 @@ def test_what_looks_unscaled():
     with pytest.warns(UserWarning, match="uncentred"):
         warn_unscaled("test", constant)
     # Models subtract an origin where distances are all that counts.
-    assert scale_warning(far, bj.RBF(1.0)) is None
-    assert "uncentred" in scale_warning(far, bj.Linear())
+    assert scale_warning(far, centred=bj.RBF(1.0).shifts) is None
+    assert "uncentred" in scale_warning(far, centred=bj.Linear().shifts)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for quiet in (wide[:49], X, 1e6 * X, np.ones((100, 3)), np.zeros((0, 3))):

@@ -426,7 +426,8 @@ def _prepare_batches(
             scaling = scaling.updated(counted, first_row=first)
             X = scaling.apply(X, vectors.dtype)
         elif scaling is None and index == 0 and not model.num_rows:
-            warning = scale_warning(counted, model.state.kernel)
+            shifts = model.state.kernel.shifts
+            warning = scale_warning(counted, centred=shifts)
         batch = _pad(X, y, weight, rows, first)
         yield batch._replace(scaling=scaling, raw=(raw, y, weight), warning=warning)
     if read < start.batches:
