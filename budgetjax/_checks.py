@@ -438,7 +438,7 @@ def check_arrays(sizes: Mapping[str, int], arrays: object, models: int = 1) -> N
     name = max(named, key=sizes.__getitem__)
     first = {name: sizes[name]} | ({"models": models} if models > 1 else {})
     check_memory(
-        first | sizes,
+        {**first, **sizes},
         needed,
         f"of arrays, the largest of shape {largest.shape}",
         "run fewer models at once" if models > 1 else MEMORY_ADVICE[name],

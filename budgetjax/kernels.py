@@ -513,6 +513,7 @@ class Mapped(Kernel):
         X = self._mapped(X)
         if not self.mapped_vectors:
             return self.kernel.gram(X, self._mapped(Z))
+        Z = jnp.asarray(Z)
         origin = origin_of(self.kernel, Z)
         return self.kernel.gram(X - origin[None], Z - origin[None])
 

@@ -27,6 +27,8 @@ class SparseMatrix(Protocol):
 
     @property
     def shape(self) -> tuple[int, ...]: ...
+    @property
+    def dtype(self) -> np.dtype: ...
     def tocsr(self) -> Any: ...
     def toarray(self) -> np.ndarray: ...
 
@@ -140,7 +142,7 @@ def block_size(num_rows: int, num_features: int) -> int:
 
 
 def rows_at_once(most: int, num_features: int) -> int:
-    """At most so many rows, and fewer where they would take more than about 128 MiB."""
+    """At most `most` rows, and fewer where they would take more than about 128 MiB."""
     fitting = _power_of_two(MOST_AT_ONCE // max(1, num_features))
     return max(min(most, MIN_ROWS), min(most, fitting))
 

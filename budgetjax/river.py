@@ -382,7 +382,8 @@ class Online(base.Estimator):
             X[i, : len(first)] = first
         self._first_rows = None
         kernel = self._kernel
-        message = scaling.scale_warning(X, centred=kernel.shifts)
+        centred = kernel is not None and kernel.shifts
+        message = scaling.scale_warning(X, centred=centred)
         if message is None and self.gamma is None and isinstance(kernel, RBF):
             gamma = float(np.asarray(kernel.gamma))
             usual = scaling.default_gamma_from_distances(scaling.squared_distances(X))

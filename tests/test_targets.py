@@ -71,7 +71,8 @@ def test_steps_of_several_outputs_are_the_reference(kind, double):
     expected = sgd.run(
         KERNEL,
         X,
-        given,
+        # Every level has a loss of its own, and so its own step for a weight above 1.
+        np.broadcast_to(np.reshape(given, (N, -1)), (N, K)),
         budget=BUDGET,
         maintenance=removes,
         gradient=theirs,

@@ -147,5 +147,7 @@ def _sample(job: Job) -> Reservoir | None:
         )
         kept = kept.updated(X, targets, weight[0] if weight else np.ones(len(y)))
         row += len(y)
-    y = () if kept is None else kept.rows().y
+    if kept is None:
+        return None
+    y = kept.rows().y
     return kept if len(y) and np.any(y != y[0]) else None

@@ -88,7 +88,7 @@ def train(
     job.say("time", f"{time.perf_counter() - started:.1f} seconds")
 
 
-def measure_training_error(job: Job, fitted: StreamModel) -> float:
+def measure_training_error(job: Job, fitted: StreamModel | models.Labelled) -> float:
     """The error of the model on the rows that it has learned, for the report.
 
     The progressive error is that of the stream, whose model a refit replaces.

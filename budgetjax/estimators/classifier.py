@@ -167,11 +167,11 @@ class BudgetedKernelClassifier(Classifier, Supervised):
         return self
 
     def _prepare(self, X: Table, y: ArrayLike, sample_weight: Weights) -> Prepared:
-        rows, y, weights = self._examples(X, y, sample_weight, first=True)
-        classes = inputs.classes_of(y)
-        weights = weights * inputs.class_weights(self.class_weight, classes, y, y)
-        rows, y, weights = inputs.drop_weightless(weights, rows, y)
-        return rows, y, weights, Labelled(None, classes=classes)
+        rows, found, weights = self._examples(X, y, sample_weight, first=True)
+        classes, balance = inputs.classes_of(found), self.class_weight
+        weights = weights * inputs.class_weights(balance, classes, found, found)
+        rows, found, weights = inputs.drop_weightless(weights, rows, found)
+        return rows, found, weights, Labelled(None, classes=classes)
 
     @names_class
     def partial_fit(

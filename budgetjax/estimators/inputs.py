@@ -35,9 +35,9 @@ class SparseRows(SparseMatrix, Protocol):
     data: np.ndarray
     indices: np.ndarray
     indptr: np.ndarray
-    dtype: np.dtype
 
     def __getitem__(self, key: Any) -> "SparseRows": ...
+    def astype(self, dtype: Any) -> "SparseRows": ...
 
 
 @dataclasses.dataclass(frozen=True)
@@ -131,7 +131,8 @@ def join(X: Rows, more: Rows) -> Rows:
     """Rows followed by others, dense if one part is."""
     if isinstance(X, np.ndarray) or isinstance(more, np.ndarray):
         return np.concatenate([to_array(X), to_array(more)])
-    return scipy.sparse.vstack([X, more], format="csr")
+    joined: Any = scipy.sparse.vstack([X, more], format="csr")
+    return joined
 
 
 def dense(
@@ -173,7 +174,7 @@ class Sample:
         """The median of each feature."""
         if isinstance(self.rows, np.ndarray):
             return np.median(np.asarray(self.rows, np.float64), axis=0)
-        columns = scipy.sparse.csc_array(self.rows)
+        columns: Any = scipy.sparse.csc_array(self.rows)
         median = np.zeros(columns.shape[1])
         # Of most columns, most numbers are 0.
         some = np.flatnonzero(2 * columns.count_nonzero(axis=0) >= columns.shape[0])
@@ -184,7 +185,8 @@ class Sample:
     def variances(self) -> Float[np.ndarray, " features"]:
         """The variance of each feature."""
         if isinstance(self.rows, SparseRows):
-            return mean_variance_axis(self.rows.astype(np.float64), axis=0)[1]
+            both: Any = mean_variance_axis(self.rows.astype(np.float64), axis=0)
+            return both[1]
         return np.var(to_array(self.rows), axis=0, dtype=np.float64)
 
 
@@ -273,7 +275,7 @@ def class_weights(
     return by_class[label_indices(classes, y)]
 
 
-def check_weights(sample_weight: Weights, X: Table) -> Float[np.ndarray, " n"]:
+def check_weights(sample_weight: Weights, X: Table | Rows) -> Float[np.ndarray, " n"]:
     """The weights of rows, after checks; ones for None."""
     _checks.check_unmasked("sample_weight", sample_weight)
     weights = _check_sample_weight(
@@ -296,8 +298,8 @@ def drop_weightless(sample_weight: Weights, *arrays: Any) -> tuple[Any, ...]:
     if len(present) == len(weights):
         return *arrays, weights
     check_consistent_length(*arrays)
-    arrays = (one.tocsr() if isinstance(one, SparseMatrix) else one for one in arrays)
-    return *(_safe_indexing(one, present) for one in arrays), weights[present]
+    given = (one.tocsr() if isinstance(one, SparseMatrix) else one for one in arrays)
+    return *(_safe_indexing(one, present) for one in given), weights[present]
 
 
 def warn_unscaled(

@@ -50,8 +50,8 @@ FEWEST_SLOTS = 1024
 # `fit` streams up to this many rows as a refit does its folds, by a program that is
 # compiled more quickly. Longer blocks save at most 5 microseconds per row.
 FEW_TO_STREAM = 50_000
-# The first rows of a stream wait until there are so many, which then say how columns
-# are written, what gamma is, and how far from 0 rows are. The first ten do not know.
+# The first rows of a stream wait until this is their number. Together they say how
+# columns are written, what gamma is, and where the origin is. Ten rows do not know.
 FEWEST_TO_START = FEWEST_TO_BIN
 # Held while a stream is refitted for a prediction, so that threads do it once.
 REFITTING = threading.RLock()
@@ -340,7 +340,7 @@ class OnlineEstimator(Estimator):
     def _spread_columns(
         self, model: Labelled, used: Int[np.ndarray, " used"], features: int
     ) -> Labelled:
-        """A model of some columns as that of all, of which the others are 0."""
+        """A model of some columns as that of all; the others are 0."""
 
         def spread(array: Any, axis: int) -> np.ndarray:
             given = np.asarray(array)
@@ -569,7 +569,7 @@ class OnlineEstimator(Estimator):
         refits: bool,
         needs_distances: bool = False,
     ) -> Labelled:
-        """A model with an empty state, for at most so many rows.
+        """A model with an empty state, for at most `most_rows` rows.
 
         More support vectors than rows need no memory.
         """
@@ -599,7 +599,7 @@ class OnlineEstimator(Estimator):
     def _limit_budget(
         self, algorithm: Algorithm, arguments: dict[str, Any], most_rows: int
     ) -> int:
-        """The budget, or the number of support vectors that so many rows may become.
+        """The budget, or the number of support vectors that `most_rows` may become.
 
         Random features are no rows, and slots that a user asks for stay.
         """
@@ -699,7 +699,7 @@ def learn(
 
 
 def room_for(rows: int) -> int:
-    """The slots of a stream of so many rows so far, of few sizes for few programs."""
+    """The slots of a stream after `rows` rows, of few sizes for few programs."""
     return max(FEWEST_SLOTS, 1 << (rows - 1).bit_length())
 
 

@@ -280,7 +280,7 @@ class Supervised(OnlineEstimator):
           an origin far from 0. And the kernel.
         """
         # What this one has learned stays.
-        new = clone(self)
+        new: Any = clone(self)
         streamed, seed, orders = new._stream_forms(new._prepare(X, y, sample_weight))
         with new._refitting(seed) as start:
             best, draft, _ = new._try_forms(streamed, orders, start)

@@ -103,7 +103,7 @@ def clear(algorithm: "Algorithm", state: State) -> State:
     return algorithm.refresh_caches(algorithm.restart(state))
 
 
-def _memory_kept(algorithm: "Algorithm", state: State) -> list[str]:
+def _memory_kept(algorithm: "Algorithm", state: OnlineState) -> list[str]:
     """What a learner would remember, if it leaves the restart to the default."""
     if algorithm.restart is not restart:
         return []
@@ -114,7 +114,7 @@ def _memory_kept(algorithm: "Algorithm", state: State) -> list[str]:
     y = jnp.zeros(models.target_shape(state), models.target_dtype(state))
     kept = []
 
-    def compare(state: State) -> None:
+    def compare(state: OnlineState) -> None:
         slot = jax.tree.map(lambda leaf: leaf[0], state.expansion[:4])
         vector, square, _, age = slot
         row = jnp.zeros_like(state.expansion.squares)

@@ -27,14 +27,15 @@ def multiple(weight, g, gradient, scores, change, target):
     """
     if weight <= 1 or not g.any():
         return min(weight, 1)
-    if np.ndim(target) > 0:
-        each = zip(g[:, None], scores[:, None], change[:, None], target, strict=True)
-        return np.array(
-            [multiple(weight, g, gradient, f, step, y) for g, f, step, y in each]
-        )
-    low, high = 0.0, float(weight)
-    while high - low > 1e-15 * high:
+
+    def product(other):
+        return other * g if np.ndim(target) > 0 else np.full(g.shape, other @ g)
+
+    square = np.where(product(g) > 0, product(g), 1)
+    low, high = np.zeros(g.shape), np.full(g.shape, float(weight))
+    while np.any(high - low > 1e-15 * high):
         m = (low + high) / 2
-        slope = gradient(scores + m * change, target) @ g / (g @ g)
-        low, high = (m, high) if m - 1 < (weight - 1) * slope else (low, m)
+        slope = product(gradient(scores + m * change, target)) / square
+        short = m - 1 < (weight - 1) * slope
+        low, high = np.where(short, m, low), np.where(short, high, m)
     return (low + high) / 2
