@@ -49,6 +49,7 @@ class Waning(NamedTuple):
     expansion: bj.Expansion
     maintenance: bj.Maintenance
     rate: jax.Array
+    first_rate: jax.Array
     num_seen: jax.Array
     num_mistakes: jax.Array
     num_updates: jax.Array
@@ -61,7 +62,9 @@ def init(
     sizes = num_features, budget, num_classes, capacity, dtype
     shared = bj.init_fields("waning", kernel, *sizes)
     strategy = bj.init_maintenance(maintenance, shared, seed)
-    return Waning(**shared, maintenance=strategy, rate=jnp.asarray(rate, dtype))
+    rate = jnp.asarray(rate, dtype)
+    more = {"rate": rate, "first_rate": rate + 0}
+    return Waning(**shared, maintenance=strategy, **more)
 
 
 def violates(state, score, y):
@@ -75,7 +78,13 @@ def update(state, score, y, candidate):
     return state._replace(maintenance=strategy, rate=0.99 * state.rate), edits
 
 
-waning = bj.register(bj.Algorithm("waning", init, violates, update))
+def restart(state):
+    return bj.perceptron.restart(state)._replace(rate=state.first_rate)
+
+
+waning = bj.register(
+    bj.Algorithm("waning", init, violates, update, restart=restart)
+)
 
 
 class Ridge(NamedTuple):

@@ -84,13 +84,18 @@ def test_rows_learned_as_they_are_tell_what_takes_missing_values():
     assert raised.value.__notes__ == ["encode=0 takes missing values."]
 
 
-def test_one_row_that_counts_has_no_metric():
-    # It is held out, so the trial has no support vectors.
+def test_rows_that_count_are_all_that_there_is():
     weights = np.zeros(400)
     weights[7] = 1
     one = BudgetedKernelClassifier(BUDGET, random_state=0)
+    with pytest.raises(ValueError, match="at least 2 classes, got one class"):
+        one.fit(X[:400], LABELS[:400], weights)
+    other = int(np.flatnonzero(LABELS[:400] != LABELS[7])[0])
+    weights[other] = 1
     one.fit(X[:400], LABELS[:400], weights)
-    assert set(one.predict(X[:400])) == {LABELS[7]}
+    both = [7, other]
+    assert set(one.classes_) == set(LABELS[both])
+    assert set(one.predict(X[:400])) <= set(LABELS[both])
 
 
 def test_importances_of_encoded_columns(fitted):

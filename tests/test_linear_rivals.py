@@ -435,10 +435,11 @@ def test_a_pass_of_dcd_is_one_kernel(form, dtype, weight, double):
     _, X, y = wide(form, dtype)
     states = [started("dcd", form, X, y, loss=loss, weight=weight) for loss in LOSSES]
     first, second = (
-        jax.tree.map(lambda leaf: (leaf.shape, str(leaf.dtype)), state)
+        [(leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(state)]
         for state in states
     )
     assert first == second
+    assert jax.tree.structure(states[0]) == jax.tree.structure(states[1])
     everyone = shown("dcd", form, X, y, states[0])
     others, loops = hoisted(dcd.one_pass, states[0], everyone)
     assert others == 0

@@ -95,11 +95,12 @@ def test_the_objective_is_that_of_numpy(shape, images, double):
 
     state = bj.perceptron.init(
         bj.RBF(0.3),
-        num_features=Z.shape[1],
+        num_features=X.shape[1],
         budget=10,
         num_classes=3,
         dtype=jnp.float64,
     )
+    # The origin is subtracted from rows; vectors may be images.
     expansion = state.expansion._replace(
         vectors=jnp.asarray(np.vstack([Z, Z[:1]])),
         squares=jnp.asarray(np.sum(np.vstack([Z, Z[:1]]) ** 2, axis=1)),

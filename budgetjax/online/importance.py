@@ -69,11 +69,11 @@ def repeats(weight: Scalar, missing: Scalar, gain: Scalar) -> Scalar:
     """How many steps a row takes, at most its weight, until it violates no more.
 
     `gain` is what one step adds to the margin, and `missing` what the row lacks. If
-    nothing can be gained, it is one step.
+    nothing can be gained, or the margin is not a number, it is one step.
     """
     useful = gain > 0
     needed = jnp.floor(missing / jnp.where(useful, gain, 1) + TIE) + 1
-    return jnp.minimum(weight, jnp.where(useful, needed, 1))
+    return jnp.minimum(weight, jnp.where(useful & (needed >= 1), needed, 1))
 
 
 def step_multiple(
