@@ -37,7 +37,8 @@ def objective(row, seed=0, garbage=False, n=25):
     weight = np.ones(n)
     if garbage:
         weight[3:6] = weight[-2:] = 0
-        along[weight == 0] = X[weight == 0] = np.nan
+        # 0 times NaN is not 0, so a direction moves no padding.
+        along[weight == 0], X[weight == 0] = 0, np.nan
     numbers = {k: v for k, v in row.arguments.items() if type(v) is float}
 
     def learn(at):
