@@ -320,12 +320,12 @@ class Counter(NDArrayOperatorsMixin):
     the int32 is an int64. Functions of JAX see what is seen of a traced value.
 
     Attributes:
-      high: the higher word.
+      high: the higher word, an int32 or an array of some; trees may hold anything.
       low: the lower word, below 2^30 in a normalized counter and below 2^31 in any.
     """
 
-    high: Integer[Array, "*models"]
-    low: Integer[Array, "*models"]
+    high: Any
+    low: Any
 
     @classmethod
     def of(cls, value: int) -> "Counter":
