@@ -46,7 +46,7 @@ def check_stream(
 def _present(weight: Array | np.ndarray) -> np.ndarray | None:
     """Which rows have a weight; None if it is traced."""
     known = _checks.concrete(weight)
-    return None if known is None else known != 0
+    return None if known is None else np.asarray(known != 0)
 
 
 def check_example(
