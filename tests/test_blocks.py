@@ -76,13 +76,14 @@ def test_rows_of_weight_0_may_be_padding_of_any_kind(row, double):
     padded[~weight] = np.resize([np.nan, np.inf, 1e200], (~weight).sum())[:, None]
     expected, expected_scores = runs.blocks(row, runs.roomy(row), X, y, weight)
     actual, scores = runs.blocks(row, runs.roomy(row), padded, labels, weight)
-    chex.assert_trees_all_equal(actual, expected)
+    # The spare row of a strategy is arbitrary.
+    chex.assert_trees_all_equal(kept(actual), kept(expected))
     np.testing.assert_array_equal(scores[weight], expected_scores[weight])
     assert np.all(np.isnan(scores[~weight]))
     # Step by step it is as if they were not there, to the last bit.
     expected, _ = runs.loop(row, runs.exact(row), X[weight], y[weight])
     actual, _ = runs.loop(row, runs.exact(row), padded, labels, weight)
-    chex.assert_trees_all_equal(actual, expected)
+    chex.assert_trees_all_equal(kept(actual), kept(expected))
 
 
 def test_scores_that_are_not_kept():

@@ -118,6 +118,8 @@ def take_step(
 ) -> State:
     """One step of the optimiser, if the example has a weight."""
     present = weight > 0
+    # Without the barrier, the search for a heavy row's step copies all rows of a block.
+    features = jax.lax.optimization_barrier(features)
     gradient = losses.gradient(state.loss, score, y)
 
     def step(multiple: Scalar | Score) -> tuple[Any, optax.OptState]:
