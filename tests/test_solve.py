@@ -18,7 +18,7 @@ from budgetjax.solvers import solver as driver
 ALL = tuple(SOLVERS)
 # Solvers that draw, and the number that a problem is swept over.
 DRAWING = tuple(name for name in ALL if name not in ("smo", "budget_svm"))
-PENALTY = {name: "slack" if name == "sbp" else "penalty" for name in ALL}
+PENALTY = dict.fromkeys(ALL, "penalty") | {"sbp": "slack", "ball_sgd": "radius"}
 
 
 def each(test, names=ALL):
