@@ -68,7 +68,7 @@ class Task(NamedTuple):
     """The shape of the data and the length of the stream."""
 
     num_features: int
-    num_classes: int
+    num_classes: int | None
     budget: int
     rows: int
     seed: int = 0

@@ -167,7 +167,7 @@ def compare(budgets, methods, orders: int):
             peer = nystroem(data, parts, gammas, budget, orders)
             yield row(label, budget, "average", *peer)
         else:
-            task = Task(d, data.num_classes, budget, n)
+            task = Task(d, None, budget, n)
             found = tuned(METHODS[label], task, gammas, parts, error)
             errors = tested(METHODS[label], task, found, data, error, orders)
             for kind, result in found.items():
