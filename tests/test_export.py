@@ -436,5 +436,5 @@ def test_what_is_exported_is_scaled_shifted_and_ranked():
     estimator = BudgetedKernelRegressor(10, gamma=0.5, **given)
     fitted = make_pipeline(StandardScaler(), estimator).fit(X, y)
     rows = X.astype(np.float32)
-    found = outputs(predictor(fitted), rows)["variable"]
+    found = outputs(predictor(fitted), jnp.asarray(rows))["variable"]
     np.testing.assert_allclose(found, fitted.predict(rows), rtol=1e-5)

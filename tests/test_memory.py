@@ -149,7 +149,7 @@ def test_kernel_rows_of_solvers_are_counted(little):
     X, y = rows(6000)
     for solver, more in (
         (bj.smo, {"cache_size": None}),
-        (bj.smo, {"cache_size": 1000}),
+        (bj.smo, {"cache_size": 1000.0}),
         (bj.mpu, {"kernel": bj.RBF(1.0)}),
     ):
         with pytest.raises(
