@@ -83,7 +83,13 @@ def by_budget() -> Cells:
     return grid(named("data", sets), named("B", (20, 100, 500, 1000)), cell)
 
 
-def joined(key: str, text: Callable[[float], str]) -> Cells:
+# Sets that were measured while the machine had other work, with 100 vectors alone.
+LATER = ("checkerboard", "a9a")
+
+
+def joined(
+    key: str, text: Callable[[float], str], later: tuple[str, ...] = ()
+) -> Cells:
     """The default classifier with 100, 500 and 1,000 vectors."""
 
     def cell(where: Where) -> str:
@@ -102,12 +108,12 @@ def joined(key: str, text: Callable[[float], str]) -> Cells:
         "without a metric": {"way": "coefficients alone"},
         "`Nystroem`, `LinearSVC`": {"way": "Nystroem, LinearSVC"},
     }
-    return grid(named("data", (*sets, "covtype-100k")), ways, cell)
+    return grid(named("data", (*sets, *later, "covtype-100k")), ways, cell)
 
 
 @table(PAGE, "default-classifier")
 def default_classifier() -> Cells:
-    return joined("%", percent)
+    return joined("%", percent, LATER)
 
 
 @table(PAGE, "default-classifier-seconds")
@@ -483,14 +489,16 @@ def questions():
     )
     found = rows("default_classifier", table="budgets", B=100)
     numbers = ["none", "one", "two", "three", "four", "five", "six", "seven"]
+    numbers += ["eight", "nine"]
     better = sum(row["default %"] > row["Nystroem, LinearSVC %"] for row in found)
+    timed = [row for row in found if row["data"] not in LATER]
     slower = sum(
-        row["default seconds"] > row["Nystroem, LinearSVC seconds"] for row in found
+        row["default seconds"] > row["Nystroem, LinearSVC seconds"] for row in timed
     )
     assert better == len(found)
     yield (
         "with 100 vectors and the same kernel it is more accurate on all "
-        f"{numbers[better]} sets, and slower on {numbers[slower]}"
+        f"{numbers[better]} sets, and slower on {numbers[slower]} of seven"
     )
 
 
@@ -499,7 +507,7 @@ def words_below_tables():
     where = {"table": "budgets"}
     sets: dict[str, list[float]] = {}
     for row in rows("default_classifier", **where):
-        if "default seconds" in row:
+        if "default seconds" in row and row["data"] not in LATER:
             ratio = row["default seconds"] / row["Nystroem, LinearSVC seconds"]
             sets.setdefault(row["data"], []).append(ratio)
     faster = [data for data, ratios in sets.items() if max(ratios) < 1]
