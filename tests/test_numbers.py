@@ -113,7 +113,7 @@ def test_solvers_refuse_units_that_float32_cannot_hold(unit):
 def test_squares_that_overflow_are_refused(name):
     X, y = problem()
     more = {"kernel": bj.RBF(1.0), **KERNEL_SOLVERS[name]}
-    for cache_size in (64, 0.01):
+    for cache_size in (64.0, 0.01):
         with pytest.raises(ValueError, match="kernel values overflow float32; scale X"):
             bj.solve(getattr(bj, name), X * 1e20, y, cache_size=cache_size, **more)
 

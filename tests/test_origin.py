@@ -163,7 +163,7 @@ def test_models_of_a_sweep_have_the_origin():
 
 
 @pytest.mark.parametrize("name", SOLVERS)
-@pytest.mark.parametrize("cache_size", [64, 0.01], ids=["complete", "ring"])
+@pytest.mark.parametrize("cache_size", [64.0, 0.01], ids=["complete", "ring"])
 def test_solvers_see_distances_alone(name, cache_size):
     X, y = problem()
     solve = functools.partial(
