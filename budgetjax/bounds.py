@@ -238,7 +238,7 @@ def mpu_soft_margin(
 
     Example:
       >>> bj.bounds.mpu_soft_margin(
-      ...     10, max_count=5, radius=1.0, threshold=2.0, gap=3.0)
+      ...     10, max_count=5.0, radius=1.0, threshold=2.0, gap=3.0)
       175.0
 
     References:
