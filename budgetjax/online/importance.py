@@ -14,7 +14,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Shaped
 
 from budgetjax import _pytree
 from budgetjax._shapes import Scalar, Score, Target
@@ -48,13 +48,13 @@ class SeenWeights(NamedTuple):
         """The typical weight."""
         return self.root**2
 
-    def after(self, weight: float) -> "SeenWeights":
+    def after(self, weight: float | int) -> "SeenWeights":
         """With one more weight, above 0."""
         number = self.number + 1
         return SeenWeights(self.root + (math.sqrt(weight) - self.root) / number, number)
 
     def relative(
-        self, weights: Float[np.ndarray, " n"]
+        self, weights: Shaped[np.ndarray, " n"]
     ) -> tuple[Float[np.ndarray, " n"], "SeenWeights"]:
         """More weights, divided by the typical one up to each, and all seen then."""
         if not len(weights):
