@@ -204,7 +204,7 @@ def test_vectors_that_are_well_classified_leave_and_the_others_are_bounded(doubl
     assert entered + gone <= bound < len(y)
 
 
-def test_what_bounds_do_not_hold_for():
+def test_what_bounds_do_not_hold_for(as_installed):
     for call, text in (
         (
             lambda: bj.bounds.forgetron(2.0, 1.0, budget=100),
