@@ -9,6 +9,7 @@ import pytest
 import registry
 
 import budgetjax as bj
+from budgetjax.online.span import Span
 
 NAMES = (
     *("arow-multiclass", "projectron", "projectron-same-class"),
@@ -26,7 +27,10 @@ def other_kernel(kernel):
 
 def spans(tree):
     """All spans and kernel matrices in a state."""
-    is_span = lambda node: hasattr(node, "refresh_index")  # noqa: E731
+
+    def is_span(node):
+        return isinstance(node, Span)
+
     return [one for one in jax.tree.leaves(tree, is_leaf=is_span) if is_span(one)]
 
 
