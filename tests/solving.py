@@ -12,6 +12,16 @@ from reference import linear as reference
 
 import budgetjax as bj
 
+# Solvers with a kernel, and what each needs for a small problem of two classes.
+KERNEL_SOLVERS = {
+    "smo": {},
+    "sdca": {},
+    "kernel_pegasos": {},
+    "sbp": {"slack": 0.1},
+    "budget_svm": {"budget": 20},
+    "ball_sgd": {"radius": 3.0},
+}
+
 # Examples and features.
 N, D = 60, 6
 GAMMA = 0.1

@@ -6,21 +6,12 @@ import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
-from solving import SOLVERS
+from solving import KERNEL_SOLVERS, SOLVERS
 
 import budgetjax as bj
 from budgetjax import estimators, scaling
 from budgetjax.models import LinearModel
 from budgetjax.solvers.kernel import norms
-
-KERNEL_SOLVERS = {
-    "smo": {},
-    "sdca": {},
-    "kernel_pegasos": {},
-    "sbp": {"slack": 0.1},
-    "budget_svm": {"budget": 20},
-    "ball_sgd": {"radius": 3.0},
-}
 
 
 def problem(n=100):

@@ -11,18 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import registry
+from solving import KERNEL_SOLVERS
 
 import budgetjax as bj
 
 MEANS = (300, 30_000)
-SOLVERS = {
-    "smo": {},
-    "sdca": {},
-    "kernel_pegasos": {},
-    "sbp": {"slack": 0.1},
-    "budget_svm": {"budget": 20},
-    "ball_sgd": {"radius": 3.0},
-}
 KERNELS = {
     "RBF": bj.RBF(0.5),
     "Laplacian": bj.Laplacian(0.3),
@@ -162,7 +155,7 @@ def test_models_of_a_sweep_have_the_origin():
     assert far.error[1] == near.error[1]
 
 
-@pytest.mark.parametrize("name", SOLVERS)
+@pytest.mark.parametrize("name", KERNEL_SOLVERS)
 @pytest.mark.parametrize("cache_size", [64.0, 0.01], ids=["complete", "ring"])
 def test_solvers_see_distances_alone(name, cache_size):
     X, y = problem()
@@ -170,7 +163,7 @@ def test_solvers_see_distances_alone(name, cache_size):
         *(bj.solve, getattr(bj, name)),
         kernel=bj.RBF(0.5),
         cache_size=cache_size,
-        **SOLVERS[name],
+        **KERNEL_SOLVERS[name],
     )
     near = solve(X, y=y, max_steps=200)
     far = solve(X + np.float32(30_000), y=y, max_steps=200)
