@@ -97,6 +97,7 @@ def test_a_kernel_of_whole_rows_sees_them(double):
     np.testing.assert_allclose(actual, expected[:, 0], rtol=1e-9)
 
 
+@pytest.mark.usefixtures("as_installed")
 def test_a_kernel_is_not_swapped_by_hand():
     state = bj.arow.init(bj.RBF(1.0), num_features=2, budget=3)
     with pytest.raises(ValueError, match=r"kernel must be replaced by .*with_kernel"):
