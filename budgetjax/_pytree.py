@@ -7,11 +7,12 @@ import dataclasses
 import functools
 import inspect
 import operator
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import (
     Any,
     ClassVar,
     Protocol,
+    Self,
     TypeGuard,
     TypeVar,
     dataclass_transform,
@@ -36,17 +37,18 @@ FEW = 10
 records: dict[str, type] = {}
 
 
-def record(kind: Class) -> Class:
+def record(kind: Class, name: str = "") -> Class:
     """A decorator for a class of records that model files may hold, by its name.
 
-    Subclasses of `Parameters` in this package need none, unless they are `abstract`.
+    Subclasses of `Record` in this package need none, unless they are `abstract`.
     """
-    known = records.get(kind.__name__, kind)
+    name = name or kind.__name__
+    known = records.get(name, kind)
     if (known.__module__, known.__qualname__) != (kind.__module__, kind.__qualname__):
         got = f"that of a class in {known.__module__}"
-        raise ArgumentError(f"the name {kind.__name__!r}", "be free", got)
+        raise ArgumentError(f"the name {name!r}", "be free", got)
     # A module that is executed again defines its classes again.
-    records[kind.__name__] = kind
+    records[name] = kind
     return shown(kind)
 
 
@@ -219,68 +221,140 @@ class Name(Static):
 Check = Callable[[str, Any], object]
 
 
-def static(*, default: Any, check: Check | None = None) -> Any:
+def static(*, default: Any = dataclasses.MISSING, check: Check | None = None) -> Any:
     """A field in the tree's structure; it is not a leaf, so `jit` knows its value."""
     return dataclasses.field(default=default, metadata={"static": True, "check": check})
 
 
-def leaf(check: Check, *, default: Any = dataclasses.MISSING) -> Any:
-    """A field that is a leaf, and is checked when a user constructs an object."""
+def leaf(check: Check | None = None, *, default: Any = dataclasses.MISSING) -> Any:
+    """A field that is a leaf, and is checked when a user constructs an object.
+
+    If its default is None, None needs no check.
+    """
     return dataclasses.field(default=default, metadata={"check": check})
 
 
 @dataclass_transform(
-    frozen_default=True, field_specifiers=(static, leaf, dataclasses.field)
+    frozen_default=True,
+    eq_default=False,
+    field_specifiers=(static, leaf, dataclasses.field),
 )
-class Parameters:
-    """A base class that makes subclasses frozen dataclasses with fields as leaves.
+class Record:
+    """The base of all values: a frozen dataclass, whose fields are leaves or `static`.
 
-    JAX rebuilds a tree from any leaves, such as tracers and axis numbers, without the
-    checks of `__post_init__`, which run only when a user constructs an object.
+    A subclass declares its fields, with `budgetjax.leaf` or `budgetjax.static` where
+    they have checks, and may define `check`, for what several fields must have in
+    common. Checks run when a user constructs an object, those of all its classes, and
+    not when JAX rebuilds a tree, from tracers or axis numbers. A record stores what it
+    is given; functions such as `init` convert numbers to arrays.
+
+    Two records are equal as objects only; `budgetjax.equal` compares their values.
     """
 
     __repr__ = record_repr
 
-    def __init_subclass__(cls, *, abstract: bool = False) -> None:
+    def __init_subclass__(cls, *, abstract: bool = False, name: str = "") -> None:
+        """Makes the class a record.
+
+        Args:
+          abstract: whether only its subclasses have objects.
+          name: the name in files; by default that of the class.
+        """
         super().__init_subclass__()
-        dataclasses.dataclass(frozen=True, repr=False)(cls)
+        if "__post_init__" in vars(cls):
+            raise TypeError(f"{cls.__name__}: define `check` instead of __post_init__")
+        dataclasses.dataclass(frozen=True, repr=False, eq=False)(cls)
         ours = cls.__module__.partition(".")[0] == __name__.partition(".")[0]
         if ours and not abstract:
-            record(cls)
-        fields = fields_of(cls)
-        fixed = [field.name for field in fields if field.metadata.get("static")]
-        names = [field.name for field in fields if field.name not in fixed]
+            record(cls, name)
+        fixed = [field.name for field in fields_of(cls) if _is_static(field)]
+        names = [field.name for field in fields_of(cls) if not _is_static(field)]
+        leaves, statics = _getter(names), _getter(fixed)
+        keys = tuple(map(jax.tree_util.GetAttrKey, names))
 
-        def flatten(value):
-            fields, key = vars(value), jax.tree_util.GetAttrKey
-            leaves = [(key(name), fields[name]) for name in names]
-            return leaves, tuple(fields[name] for name in fixed)
+        def unflatten(values, leaves):
+            new = object.__new__(cls)
+            vars(new).update(zip(names, leaves, strict=True))
+            vars(new).update(zip(fixed, values, strict=True))
+            return new
 
         jax.tree_util.register_pytree_with_keys(
             cls,
-            flatten,
-            lambda values, leaves: cls.unchecked(
-                zip((*names, *fixed), (*leaves, *values), strict=True)
-            ),
+            lambda value: (tuple(zip(keys, leaves(value), strict=True)), statics(value)),
+            unflatten,
+            lambda value: (leaves(value), statics(value)),
         )
 
     def __post_init__(self) -> None:
-        with names_errors(type(self).__name__):
-            for field in fields_of(type(self)):
-                if check := field.metadata.get("check"):
-                    check(field.name, vars(self)[field.name])
+        kind = type(self)
+        with names_errors(kind.__name__):
+            for field in fields_of(kind):
+                value, check = vars(self)[field.name], field.metadata.get("check")
+                if check and not (value is None and field.default is None):
+                    check(field.name, value)
+                if _is_static(field) and not _is_hashable(value):
+                    wanted = "be hashable, as a part of compiled programs"
+                    raise ArgumentError(field.name, wanted, type(value).__name__)
+            for base in reversed(kind.__mro__):
+                if "check" in vars(base):
+                    vars(base)["check"](self)
 
-    @classmethod
-    def unchecked(cls, fields: Iterable[tuple[str, Any]]) -> Any:
-        """An object from the names and values of all fields, without checks."""
-        new = object.__new__(cls)
-        vars(new).update(fields)
+    def _replace(self, **changes: Any) -> Self:
+        """The record with other values of some fields, which are not checked."""
+        if unknown := changes.keys() - vars(self).keys():
+            names = ", ".join(field.name for field in fields_of(type(self)))
+            got = ", ".join(sorted(unknown))
+            raise ArgumentError(f"the fields of {type(self).__name__}", f"be {names}", got)
+        new = object.__new__(type(self))
+        vars(new).update(vars(self), **changes)
         return new
 
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The fields by name, and those of records in them, as scikit-learn asks."""
+        own = {field.name: vars(self)[field.name] for field in fields_of(type(self))}
+        inner = {
+            f"{name}__{key}": value
+            for name, part in own.items()
+            if deep and isinstance(part, Record)
+            for key, value in part.get_params().items()
+        }
+        return own | inner
 
-def fields_of(kind: type[Parameters]) -> tuple[dataclasses.Field, ...]:
+    def __sklearn_clone__(self) -> Self:
+        """The record itself, since nothing can change it."""
+        return self
+
+
+def fields_of(kind: type[Record]) -> tuple[dataclasses.Field, ...]:
     """The fields of a class that its base makes a dataclass."""
     return dataclasses.fields(kind)  # pyright: ignore[reportArgumentType]
+
+
+def _is_static(field: dataclasses.Field) -> bool:
+    return bool(field.metadata.get("static"))
+
+
+def _is_hashable(value: object) -> bool:
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return True
+
+
+def _getter(names: Sequence[str]) -> Callable[[Any], tuple[Any, ...]]:
+    """A function that gets these attributes of an object."""
+    if len(names) > 1:
+        return operator.attrgetter(*names)
+    return lambda value: tuple(getattr(value, name) for name in names)
+
+
+def equal(one: Any, other: Any) -> bool:
+    """Whether two records, or trees of them, have the same structure and leaves."""
+    if jax.tree.structure(one) != jax.tree.structure(other):
+        return False
+    pairs = zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True)
+    return all(np.array_equal(left, right) for left, right in pairs)
 
 
 # The unit of the higher word. A normalized lower word has room for another unit.

@@ -22,7 +22,7 @@ from jaxtyping import Array, Bool, Float, Shaped
 
 from budgetjax import _checks
 from budgetjax._errors import ArgumentError, names_errors
-from budgetjax._pytree import Parameters, leaf, static
+from budgetjax._pytree import Record, leaf, static
 
 __all__ = ["RBF", "Kernel", "Laplacian", "Linear", "Mapped", "Matern", "Normalized"]
 __all__ += ["Polynomial", "Product", "RationalQuadratic", "Sigmoid", "Sum"]
@@ -93,7 +93,7 @@ def _scalar(kernel: "Kernel", name: str, dtype: DTypeLike) -> Shaped[Array, ""]:
     return jnp.asarray(value, dtype)
 
 
-class Kernel(Parameters, abstract=True):
+class Kernel(Record, abstract=True):
     """The base of all kernels; a kernel is a subclass with its parameters as fields.
 
     A new kernel defines `gram` and `diag`; both may ignore the squared norms.

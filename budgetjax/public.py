@@ -11,6 +11,10 @@ from budgetjax import losses as losses
 from budgetjax import stream as stream
 from budgetjax._compile_cache import cache_compiled_programs as cache_compiled_programs
 from budgetjax._pytree import Name as Name
+from budgetjax._pytree import Record as Record
+from budgetjax._pytree import equal as equal
+from budgetjax._pytree import leaf as leaf
+from budgetjax._pytree import static as static
 from budgetjax.exporting import jax_export as _jax_export
 from budgetjax.exporting.export_model import export as export
 from budgetjax.kernels import *
@@ -80,7 +84,7 @@ from budgetjax.solvers.linear.rows import SparseRows as SparseRows
 from budgetjax.solvers.linear.rows import sparse_rows as sparse_rows
 from budgetjax.solvers.solver import History as History
 from budgetjax.solvers.solver import Objective as Objective
-from budgetjax.solvers.solver import Record as Record
+from budgetjax.solvers.solver import Progress as Progress
 from budgetjax.solvers.solver import Solution as Solution
 from budgetjax.solvers.solver import Solver as Solver
 from budgetjax.solvers.solver import held_out_stop as held_out_stop

@@ -448,7 +448,7 @@ def test_names_that_files_have_stay():
         "LinearModel Mapped Matern Measured Merge MergeBestPair Momentum MultiMerge "
         "Name Normalized Objective OneInfinity OneTwo Order PInfinity Polynomial "
         "Problem Product Project ProjectOntoNearest ProjectOntoCandidate RBF "
-        "RationalQuadratic Record RemoveFewestErrors RemoveLargestMargin RemoveOldest "
+        "Progress RationalQuadratic RemoveFewestErrors RemoveLargestMargin RemoveOldest "
         "RemoveRandom RemoveSmallest Reservoir Rows Scaling Sigmoid Solution Span "
         "SparseRows Static StreamModel Sum Sweep Table TwoInfinity Unbudgeted Waves"
     )

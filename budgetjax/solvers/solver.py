@@ -146,7 +146,7 @@ class Solver(Generic[Arguments, State, Model, Data]):
 
 
 @_pytree.record
-class Record(NamedTuple):
+class Progress(NamedTuple):
     """The progress of a run, as its callback sees it.
 
     Attributes:
@@ -170,7 +170,7 @@ class Record(NamedTuple):
 
 @_pytree.record
 class History(NamedTuple):
-    """The records of a run, one array per field of `Record`, shape `(records,)`."""
+    """The records of a run, one array per field of `Progress`, shape `(records,)`."""
 
     step: Shaped[np.ndarray, " records"]
     primal: Float[np.ndarray, " records"]
@@ -224,7 +224,7 @@ def solve(
     state: State | None = None,
     max_steps: int | None = None,
     tolerance: float | None = 1e-3,
-    callback: Callable[[State, Record], object] | None = None,
+    callback: Callable[[State, Progress], object] | None = None,
     callback_every: int | None = None,
     progress: bool = False,
     penalty: float | Array = ...,
@@ -249,7 +249,7 @@ def solve(
     state: State | None = None,
     max_steps: int | None = None,
     tolerance: float | None = 1e-3,
-    callback: Callable[[State, Record], object] | None = None,
+    callback: Callable[[State, Progress], object] | None = None,
     callback_every: int | None = None,
     progress: bool = False,
     **arguments: Any,
@@ -268,7 +268,7 @@ def solve(
         valid.
       max_steps: the maximum number of steps; None is the solver's default.
       tolerance: the relative gap at which to stop. None makes all steps.
-      callback: called as `callback(state, record)` with each `Record`; the run ends
+      callback: called as `callback(state, record)` with each `Progress`; the run ends
         when it returns True. It may keep the state, so a run with a callback needs
         memory for two.
       callback_every: steps per record; None is the solver's default.
@@ -343,7 +343,7 @@ def held_out_stop(
     y_held: ArrayLike,
     *,
     patience: int = 5,
-) -> Callable[[State, Record], bool]:
+) -> Callable[[State, Progress], bool]:
     """A callback for `solve` that ends a run when its held-out error settles.
 
     Good predictions often need no small duality gap, and stochastic solvers never reach
@@ -364,7 +364,7 @@ def held_out_stop(
         least 1.
 
     Returns:
-      A function of a state and a `Record`. It serves one run only.
+      A function of a state and a `Progress`. It serves one run only.
 
     Example:
       >>> data = bj.datasets.load("checkerboard")
@@ -389,7 +389,7 @@ def held_out_stop(
         raise ArgumentError("y_held", wanted, got)
     errors: list[float] = []
 
-    def stop(state: State, record: Record) -> bool:
+    def stop(state: State, record: Progress) -> bool:
         predicted = models.predict(solver.model(state, X, y), X_held)
         errors.append(float(np.mean(np.asarray(predicted) != labels)))
         return len(errors) - 1 - int(np.argmin(errors)) >= patience
@@ -428,7 +428,7 @@ def _solve(
     solver: Solver[..., State, Model, Data],
     max_steps: int,
     tolerance: float | None,
-    callback: Callable[[State, Record], object] | None,
+    callback: Callable[[State, Progress], object] | None,
     every: int,
     progress: bool,
     state: State,
@@ -497,7 +497,7 @@ def _evaluate(
 
 def _make_record(
     solver: Solver[..., State, Any, Data], state: State, X: Data, y: Vector, step: int
-) -> Record:
+) -> Progress:
     objective, vectors = _evaluate(solver, state, X, y)
     primal, dual = map(float, objective)
     if np.isnan(primal):
@@ -506,4 +506,4 @@ def _make_record(
         raise ArgumentError("the objective", "be a number", got)
     lower = min(primal, dual)
     gap = abs(primal - dual) / lower if lower > 0 else np.inf
-    return Record(step, primal, dual, gap, solver.work(state), int(vectors))
+    return Progress(step, primal, dual, gap, solver.work(state), int(vectors))

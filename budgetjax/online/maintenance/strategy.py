@@ -10,7 +10,7 @@ from jax.typing import ArrayLike
 
 from budgetjax import _checks
 from budgetjax._errors import ArgumentError, names_class, names_errors
-from budgetjax._pytree import Parameters, fields_of
+from budgetjax._pytree import Record, fields_of
 from budgetjax._shapes import Index, Scalar
 from budgetjax.kernels import Kernel
 from budgetjax.online import support_set
@@ -20,7 +20,7 @@ from budgetjax.online.support_set import Candidate, Edits, Expansion
 Insert = Callable[..., tuple["Maintenance", Edits]]
 
 
-class Maintenance(Parameters, abstract=True):
+class Maintenance(Record, abstract=True):
     """The rule by which a full budget makes room: remove, merge or project.
 
     A strategy is a subclass with `insert`; its memory is kept in fields. All ties go to

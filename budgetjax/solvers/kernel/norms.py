@@ -31,7 +31,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float
 
 from budgetjax import _checks
-from budgetjax._pytree import Parameters, leaf
+from budgetjax._pytree import Record, leaf
 from budgetjax.solvers.kernel import hinge_dual, water_level
 from budgetjax.solvers.training_set import Scalar, Vector
 
@@ -74,7 +74,7 @@ class Norm(Protocol):
         ...
 
 
-class OneInfinity(Parameters):
+class OneInfinity(Record):
     """Between the sum and the maximum: the sum of the `budget` largest entries.
 
     Attributes:
@@ -109,7 +109,7 @@ class OneInfinity(Parameters):
         return jnp.sum(weight * rest) + self.budget * phi, bias
 
 
-class TwoInfinity(Parameters):
+class TwoInfinity(Record):
     """Between the Euclidean norm and the largest entry, `t = sqrt(budget)`.
 
     It is at least the Euclidean norm of the `budget` largest entries, and exceeds it by
@@ -157,7 +157,7 @@ class TwoInfinity(Parameters):
         return jnp.sqrt(jnp.sum(rest**2)) + jnp.sqrt(self.budget) * phi, bias
 
 
-class PInfinity(Parameters):
+class PInfinity(Record):
     """Between the p-norm and the largest entry, `t = budget^(1/p)`.
 
     It is at least the p-norm of the `budget` largest entries, and exceeds it by at most
@@ -279,7 +279,7 @@ class PInfinity(Parameters):
         return values[best], biases[best]
 
 
-class OneTwo(Parameters):
+class OneTwo(Record):
     """Between the Euclidean norm and the sum of all entries, `t = sqrt(budget)`.
 
     The K-functional of these two is `||v|| = min_{phi >= 0} sum_i max(0, v_i - phi) +
@@ -335,7 +335,7 @@ class OneTwo(Parameters):
         return values[best], biases[best]
 
 
-class Euclidean(Parameters):
+class Euclidean(Record):
     """The Euclidean norm with a weight per entry, `sqrt(sum_i m_i v_i^2)`.
 
     Attributes:
