@@ -74,24 +74,12 @@ def import_optional(module: str) -> ModuleType:
         raise MissingModule(package, EXTRAS[name]) from error
 
 
-def check_algorithm(algorithm: Any, state: Any) -> None:
-    """Raises if this is not an algorithm, or the state is not one of it.
-
-    An algorithm without a name takes any state.
-    """
-    _forks.check()
-    wanted = getattr(algorithm, "name", None)
-    if not isinstance(wanted, str) or not callable(getattr(algorithm, "init", None)):
-        wanted = "be one such as budgetjax.pegasos"
-        raise ArgumentError("algorithm", wanted, kind_name(algorithm))
-    if wanted and getattr(state, "algorithm", None) != Name(wanted):
-        raise ArgumentError("state", f"be of {wanted}", kind_name(state))
-
-
 def kind_name(state: object) -> str:
-    """The kind of an object, for messages: the algorithm of a state, or the type."""
-    name = getattr(state, "algorithm", None)
-    return f"one of {name.value}" if isinstance(name, Name) else type(state).__name__
+    """The kind of an object, for messages: the learner of a state, or the type."""
+    known = getattr(state, "learner", getattr(state, "algorithm", None))
+    if isinstance(known, Name):
+        return f"one of {known.value}"
+    return type(state if known is None else known).__name__
 
 
 def concrete(value: object) -> np.ndarray | None:
@@ -306,6 +294,9 @@ REAL = (jnp.floating, jnp.integer)
 finite = number("a finite number", lambda number: True)
 positive = number("a finite number above 0", lambda number: number > 0)
 non_negative = number("a finite number of at least 0", lambda number: number >= 0)
+up_to_1 = number(
+    "a number above 0 and at most 1", lambda number: (number > 0) & (number <= 1)
+)
 open_unit_interval = number(
     "a number above 0 and below 1", lambda number: (number > 0) & (number < 1)
 )

@@ -442,6 +442,12 @@ def gradient(loss: Loss, score: Score, y: Target) -> Score:
     return jax.grad(lambda score: jnp.sum(loss(score, y)))(score)
 
 
+def check_loss(name: str, loss: object) -> None:
+    """Raises unless this may be a loss."""
+    if not callable(loss):
+        raise ArgumentError(name, "be a function of (scores, y)", f"{loss!r}")
+
+
 def as_leaves(
     loss: Loss | None,
     num_classes: int | None,
@@ -455,8 +461,7 @@ def as_leaves(
     """
     if loss is None:
         loss = optax.losses.squared_error if num_classes is None else hinge
-    if not callable(loss):
-        raise ArgumentError("loss", "be a function of (scores, y)", f"{loss!r}")
+    check_loss("loss", loss)
     outputs = (num_outputs,) if num_classes is None and num_outputs > 1 else ()
 
     def as_leaf(leaf: ArrayLike) -> Array:

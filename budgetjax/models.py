@@ -40,7 +40,7 @@ from budgetjax import (
     scoring,
 )
 from budgetjax._errors import ArgumentError, names_errors
-from budgetjax._pytree import Name
+from budgetjax._pytree import Name, Record
 from budgetjax.encoding import Encoding
 from budgetjax.kernels import Kernel, Mapped
 from budgetjax.raw_rows import RawRows, SparseMatrix
@@ -594,8 +594,7 @@ def fold_map(model: Given, *, rounds: bool = False) -> Given:
 
 def set_kernel(state: Any, kernel: Kernel) -> Any:
     """Replaces the kernel of a state, and nothing that depends on it."""
-    fields = zip(type(state)._fields, state, strict=True)
-    return type(state)._make(kernel if k == "kernel" else part for k, part in fields)
+    return Record._replace(state, kernel=kernel)
 
 
 def encode_targets(model: Labelled, y: ArrayLike, first_row: int = 0) -> np.ndarray:

@@ -25,30 +25,34 @@ from budgetjax.models import Support as Support
 from budgetjax.models import decision_function as decision_function
 from budgetjax.models import predict as predict
 from budgetjax.models import support as support
-from budgetjax.online.ahpatron import ahpatron as ahpatron
-from budgetjax.online.algorithm import Algorithm as Algorithm
-from budgetjax.online.algorithm import average_iterates as average_iterates
-from budgetjax.online.algorithm import init_fields as init_fields
-from budgetjax.online.alma import alma as alma
-from budgetjax.online.arow import arow as arow
+from budgetjax.online.averages import average_iterates as average_iterates
 from budgetjax.online.driver import run as run
-from budgetjax.online.forgetron import forgetron as forgetron
-from budgetjax.online.fourier import fourier as fourier
-from budgetjax.online.maintenance import init_maintenance as init_maintenance
+from budgetjax.online.driver import step as step
+from budgetjax.online.driver import variance as variance
+from budgetjax.online.learner import Learner as Learner
+from budgetjax.online.learners.ahpatron import Ahpatron as Ahpatron
+from budgetjax.online.learners.alma import ALMA as ALMA
+from budgetjax.online.learners.arow import AROW as AROW
+from budgetjax.online.learners.forgetron import Forgetron as Forgetron
+from budgetjax.online.learners.fourier import Fourier as Fourier
+from budgetjax.online.learners.norma import NORMA as NORMA
+from budgetjax.online.learners.nystrom import Nystrom as Nystrom
+from budgetjax.online.learners.passive_aggressive import PassiveAggressive as PassiveAggressive
+from budgetjax.online.learners.pegasos import Pegasos as Pegasos
+from budgetjax.online.learners.perceptron import Perceptron as Perceptron
+from budgetjax.online.learners.projectron import Projectron as Projectron
+from budgetjax.online.learners.sgd import SGD as SGD
 from budgetjax.online.maintenance.measured import *
 from budgetjax.online.maintenance.merging import *
 from budgetjax.online.maintenance.projection import *
 from budgetjax.online.maintenance.removal import *
 from budgetjax.online.maintenance.strategy import Maintenance as Maintenance
-from budgetjax.online.norma import norma as norma
-from budgetjax.online.nystrom import nystrom as nystrom
-from budgetjax.online.passive_aggressive import passive_aggressive as passive_aggressive
-from budgetjax.online.pegasos import pegasos as pegasos
-from budgetjax.online.perceptron import perceptron as perceptron
-from budgetjax.online.projectron import projectron as projectron
 from budgetjax.online.registry import register as register
 from budgetjax.online.registry import with_kernel as with_kernel
-from budgetjax.online.sgd import sgd as sgd
+from budgetjax.online.registry import with_learner as with_learner
+from budgetjax.online.state import Online as Online
+from budgetjax.online.state import Round as Round
+from budgetjax.online.state import State as State
 from budgetjax.online.support_set import Candidate as Candidate
 from budgetjax.online.support_set import Edits as Edits
 from budgetjax.online.support_set import Expansion as Expansion

@@ -1,18 +1,18 @@
-"""Online algorithms: learning from a stream on a budget, one file each."""
+"""Online learners: learning from a stream on a budget."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from budgetjax.online.algorithm import Algorithm
+    from budgetjax.online.learner import Learner
 
-# The algorithms, each in a module of its name. They are listed, and not found, where
-# the command line need not wait for JAX.
-ALGORITHMS = (
+# The names of the learners of `budgetjax.online.registry`, listed where the command
+# line need not wait for JAX.
+LEARNERS = (
     *("ahpatron", "alma", "arow", "forgetron", "fourier", "norma", "nystrom"),
     *("passive_aggressive", "pegasos", "perceptron", "projectron", "sgd"),
 )
-# Algorithms of users by name; see `budgetjax.register`. They are kept here, where the
+# Learners of users by name; see `budgetjax.register`. They are kept here, where the
 # command line finds them without waiting for JAX.
-registered: "dict[str, Algorithm[Any, Any]]" = {}
+registered: "dict[str, type[Learner]]" = {}
 # The default budget of estimators and commands.
 BUDGET = 100

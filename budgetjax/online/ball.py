@@ -1,13 +1,26 @@
 """Projection of a model onto a ball, for the learners that bound its norm."""
 
-from typing import Any
+from typing import NamedTuple
 
 import jax.numpy as jnp
 
+from budgetjax import _pytree
 from budgetjax._shapes import Scalar
 from budgetjax.kernels import Kernel
-from budgetjax.online import algorithm, support_set
+from budgetjax.online import support_set
+from budgetjax.online.state import State
 from budgetjax.online.support_set import NOWHERE, Edits, Expansion
+
+
+@_pytree.record
+class Norm(NamedTuple):
+    """The memory of a learner that scales its model into a ball.
+
+    Attributes:
+      squared_norm: `||sum_j u_j phi(x_j)||^2` of the stored coefficients.
+    """
+
+    squared_norm: Scalar
 
 
 def squared_norm_of(kernel: Kernel, expansion: Expansion) -> Scalar:
@@ -18,11 +31,10 @@ def squared_norm_of(kernel: Kernel, expansion: Expansion) -> Scalar:
     return jnp.sum(expansion.coefficients * responses)
 
 
-def refresh_squared_norm(state: Any) -> Any:
-    """Restarts the strategy and recomputes the squared norm, after edits elsewhere."""
-    state = algorithm.refresh_caches(state)
+def refresh_norm(state: State) -> State:
+    """The state with the squared norm that it remembers computed anew."""
     norm = squared_norm_of(state.kernel, state.expansion)
-    return state._replace(squared_norm=norm)
+    return state._replace(memory=state.memory._replace(squared_norm=norm))
 
 
 def squared_norm_after(

@@ -1,23 +1,26 @@
-"""An algorithm and the arguments of its `init`, from the choices of a user.
+"""A learner and the arguments of its `init`, from the choices of a user.
 
 It is the one table of defaults, which estimators, river and the command line read.
 """
 
-import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import numpy as np
 import optax
 from jax.typing import ArrayLike
 from jaxtyping import Array
 
 from budgetjax import _checks, losses
 from budgetjax._errors import ArgumentError
+from budgetjax._pytree import fields_of
 from budgetjax.kernels import GAMMA_KERNELS, Kernel, Linear
 from budgetjax.online import BUDGET as BUDGET
-from budgetjax.online import registry
-from budgetjax.online.algorithm import Algorithm
-from budgetjax.online.maintenance import strategies
+from budgetjax.online.learner import Learner
+from budgetjax.online.learners.arow import AROW
+from budgetjax.online.learners.pegasos import Pegasos
+from budgetjax.online.learners.sgd import SGD
+from budgetjax.online.maintenance import Maintenance, strategies
 
 
 class Loss(NamedTuple):
@@ -31,23 +34,19 @@ class Family(NamedTuple):
     """The choices of classifiers or of regressors, with defaults for both cases.
 
     Attributes:
-      losses: losses by name; the first is the loss of algorithms with a fixed one.
+      losses: losses by name; the first is the loss of learners with a fixed one.
       real_targets: whether targets are real numbers, and a loss can be any function.
+      before_refit, without_refit: the default learners.
     """
 
     losses: dict[str, Loss]
     real_targets: bool
-    before_refit: str
-    without_refit: str
+    before_refit: Learner
+    without_refit: Learner
 
-    @property
-    def algorithms(self) -> dict[str, Algorithm]:
-        """The algorithms that learn such targets, by name."""
-        return {
-            name: one
-            for name, one in registry.by_name().items()
-            if not self.real_targets or "loss" in _parameters(one)
-        }
+    def takes(self, learner: type[Learner]) -> bool:
+        """Whether it learns such targets."""
+        return not self.real_targets or "num_outputs" in learner.takes
 
     def loss(self, chosen: str | Callable[..., Array] | None) -> Loss:
         """The loss of this name, or this function; None is the first."""
@@ -64,10 +63,6 @@ class Family(NamedTuple):
         )
 
 
-def _parameters(algorithm: Algorithm) -> Mapping[str, inspect.Parameter]:
-    return inspect.signature(algorithm.init).parameters
-
-
 CLASSIFIER = Family(
     losses={
         "hinge": Loss(losses.hinge, "squared_hinge"),
@@ -76,8 +71,8 @@ CLASSIFIER = Family(
     real_targets=False,
     # With a refit, Pegasos is as good as AROW, whose rounds are O(B^2). Without one,
     # AROW is better by 2 to 10 points.
-    before_refit="pegasos",
-    without_refit="arow",
+    before_refit=Pegasos(),
+    without_refit=AROW(),
 )
 REGRESSOR = Family(
     losses={
@@ -88,88 +83,85 @@ REGRESSOR = Family(
         "gamma": Loss(losses.gamma, losses.gamma),
     },
     real_targets=True,
-    before_refit="sgd",
-    without_refit="sgd",
-)
-
-
-# Arguments of `init` that follow from the data and the model, not from settings.
-NO_SETTINGS = (
-    *("kernel", "num_features", "num_classes", "num_outputs"),
-    *("budget", "capacity", "seed", "dtype"),
+    before_refit=SGD(),
+    without_refit=SGD(),
 )
 
 
 class Choice(NamedTuple):
-    """An algorithm, and the loss of a refit.
+    """A learner, and the loss of a refit.
 
     The arguments are those of its `init` except kernel, number of features, budget and
     dtype.
     """
 
-    algorithm: Algorithm
+    learner: Learner
     arguments: dict[str, Any]
     refit_loss: str | Callable[..., Array]
 
 
+def learner_of(
+    given: Learner | str | None, num_classes: int | None, *, refits: bool
+) -> Learner:
+    """The learner that a user gives; "auto" and None are the default one."""
+    family = REGRESSOR if num_classes is None else CLASSIFIER
+    if given is None or (isinstance(given, str) and given == "auto"):
+        return family.before_refit if refits else family.without_refit
+    if not isinstance(given, Learner):
+        wanted = "be 'auto', or one such as budgetjax.Pegasos(regularization=1e-4)"
+        raise ArgumentError("learner", wanted, f"{given!r}")
+    if not family.takes(type(given)):
+        wanted = "be one of real targets, such as budgetjax.SGD()"
+        raise ArgumentError("learner", wanted, f"{given!r}")
+    return given
+
+
 def choose(
-    name: str | None,
-    settings: Mapping[str, Any],
+    learner: Learner | str | None,
     *,
     num_classes: int | None,
     num_outputs: int = 1,
     seed: int,
     refits: bool,
+    loss: str | Callable[..., Array] | None = None,
+    maintenance: Maintenance | str | None = None,
+    average: bool | int = False,
+    vectors: ArrayLike | None = None,
 ) -> Choice:
-    """The algorithm of this name with these settings; None is the default one.
+    """The learner with these arguments of its `init`.
 
-    Settings are arguments of `init` by name, of which None is the default. A
-    maintenance strategy and a loss may be given by name, and the refit has the same
-    loss. `num_classes` is None for real targets.
+    A strategy and a loss may be given by name. The loss is that of the refit, and of a
+    learner that takes one and was given none; a refit without a loss has that of the
+    learner. `num_classes` is None for real targets.
     """
     family = REGRESSOR if num_classes is None else CLASSIFIER
-    if name is None:
-        name = family.before_refit if refits else family.without_refit
-    algorithm = _checks.look_up("algorithm", family.algorithms, name)
-    parameters = _parameters(algorithm)
-    arguments = {key: value for key, value in settings.items() if value is not None}
-    loss_setting = arguments.pop("loss", None)
-    loss = family.loss(loss_setting)
-    _check_settings(algorithm, arguments)
-    if "loss" in parameters:
-        arguments["loss"] = loss.stream
-    elif loss != family.loss(None) and not refits:
-        raise ArgumentError(
-            "loss",
-            f"be {next(iter(family.losses))!r} with algorithm={name!r} "
-            "where there is no refit",
-            f"{loss_setting!r}",
-        )
-    if refits and arguments.get("average"):
-        raise ArgumentError(
-            "average",
-            "be False before a refit, which replaces the coefficients",
-            f"{arguments['average']!r}",
-        )
-    if isinstance(strategy := arguments.get("maintenance"), str):
+    learner = learner_of(learner, num_classes, refits=refits)
+    has_loss = any(field.name == "loss" for field in fields_of(type(learner)))
+    own = learner.loss if has_loss else None
+    chosen = family.loss(own if loss is None else loss)
+    if has_loss and own is None:
+        learner = learner._replace(loss=chosen.stream)
+    elif loss is not None and not refits and chosen.stream != (own or losses.hinge):
+        usual = "None" if has_loss else repr(next(iter(family.losses)))
+        kind = type(learner).__name__
+        wanted = f"be {usual} where there is no refit, as {kind} has its own"
+        raise ArgumentError("loss", wanted, f"{loss!r}")
+    if refits and average is not False:
+        wanted = "be False before a refit, which replaces the coefficients"
+        raise ArgumentError("average", wanted, f"{average!r}")
+    if isinstance(maintenance, str):
         known = strategies()
-        strategy = _checks.look_up("maintenance", known, strategy, ", or a strategy")
-        arguments["maintenance"] = strategy()
-    derived = {"seed": seed, "num_outputs": num_outputs}
-    arguments |= {key: value for key, value in derived.items() if key in parameters}
-    return Choice(algorithm, arguments | {"num_classes": num_classes}, loss.refit)
-
-
-def _check_settings(algorithm: Algorithm, settings: Mapping[str, Any]) -> None:
-    """Raises if `init` has no such argument, or it is no setting."""
-    free = [key for key in _parameters(algorithm) if key not in NO_SETTINGS]
-    for key, value in settings.items():
-        if key not in free:
-            raise ArgumentError(
-                f"settings of {algorithm.name}",
-                f"be among {', '.join(free)}",
-                f"{key}={value!r}",
-            )
+        look_up = _checks.look_up("maintenance", known, maintenance, ", or a strategy")
+        maintenance = look_up()
+    arguments = {
+        "num_classes": num_classes,
+        "num_outputs": num_outputs,
+        "maintenance": maintenance,
+        "average": average,
+        "vectors": None if vectors is None else np.asarray(vectors),
+        "seed": seed,
+    }
+    return Choice(learner, arguments, chosen.refit)
 
 
 def kernel_of(

@@ -10,14 +10,22 @@ from jax.core import Tracer
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Shaped
 
-from budgetjax import _checks, _platform, _sharding, kernels, models, scoring
-from budgetjax._errors import ArgumentError, Named, names_errors
+from budgetjax import (
+    _checks,
+    _counters,
+    _forks,
+    _platform,
+    _sharding,
+    kernels,
+    models,
+    scoring,
+)
+from budgetjax._errors import ArgumentError, names_errors
 from budgetjax._shapes import Examples, Index, PerExample, Targets
 from budgetjax.kernels import Kernel
 from budgetjax.online import examples
-from budgetjax.online.algorithm import Algorithm, start_from
-from budgetjax.online.maintenance.strategy import maintenance_of
-from budgetjax.online.state import OnlineState, State
+from budgetjax.online.state import MISTAKES, Kind, Online, State
+from budgetjax.raw_rows import cast_rows
 
 # Rows of a short stream to learn at once, one program for any number of rows, and the
 # examples per block there: the plain scan of `step` compiles in 0.8 seconds, and longer
@@ -27,32 +35,31 @@ FEW_ROWS, PLAIN_SCAN = 256, 1
 
 @names_errors("run")
 def run(
-    algorithm: Algorithm[..., State],
-    state: State,
+    state: Kind,
     X: ArrayLike,
     y: ArrayLike,
     *,
     weight: ArrayLike | None = None,
     block_size: int | None = None,
     keep_scores: bool = True,
-) -> tuple[State, Any]:
+    variance: bool = False,
+) -> Any:
     """Feeds a stream to a learner, one example after the other, in one compiled loop.
 
-    The result is that of calling `algorithm.step` on every row in turn, up to the
+    The result is that of calling `budgetjax.step` on every row in turn, up to the
     rounding of sums. No argument is donated, so a run can be repeated.
 
     A block of examples is scored by two matrix products, and the loop goes from one
-    example that changes the model to the next (see `budgetjax.online.conservative`).
+    example that changes the model to the next (see `budgetjax.online.engine`).
 
     New values never recompile; a new length of the stream does. To show progress, save
     checkpoints or stop early, call it on equal chunks of the stream.
 
-    Cost: O(B (d + C)) per example, plus the updates of the learner; see its `init`.
+    Cost: O(B (d + C)) per example, plus the updates of the learner; see its class.
     Memory: X, the scores, O(n C), and a second state.
 
     Args:
-      algorithm: for example `budgetjax.pegasos`.
-      state: a state of that algorithm; it stays valid.
+      state: from `init` of a learner, such as `budgetjax.Pegasos`; it stays valid.
       X: examples, shape `(n, num_features)`.
       y: labels, shape `(n,)`: -1 and +1, or integers in `0 .. num_classes-1`; for a
         regressor real numbers, shape `(n, num_outputs)` for several outputs, or `(n,)`
@@ -66,11 +73,14 @@ def run(
       block_size: examples per block; 1 is the plain scan of `step`. None chooses.
       keep_scores: whether to return the scores. With many classes they take more memory
         than the rows.
+      variance: whether to return the variances of the scores too, of a learner that
+        knows them, such as `budgetjax.AROW`. The loop then is the plain scan of steps,
+        and each costs a variance; see `budgetjax.variance`.
 
     Returns:
       The state after the stream, and the scores `f_t(x_t)`, each from the model before
       it saw the example: shape `(n,)` for one column, else `(n, columns)`; None with
-      `keep_scores=False`.
+      `keep_scores=False`. With `variance=True` the variances, shape `(n,)`, too.
 
     Raises:
       ValueError: if a shape or type does not fit, a weight is negative, kernel values
@@ -82,20 +92,103 @@ def run(
         example.
 
     Example:
-      >>> state = bj.perceptron.init(bj.RBF(1.0), num_features=1, budget=2,
+      >>> state = bj.Perceptron().init(bj.RBF(1.0), num_features=1, budget=2,
       ...     maintenance=bj.RemoveOldest())
       >>> X, y = np.array([[0.0], [3.0], [6.0]]), np.array([1, -1, 1])
-      >>> state, scores = bj.run(bj.perceptron, state, X, y)
+      >>> state, scores = bj.run(state, X, y)
       >>> int(state.num_mistakes), scores.shape
       (3, (3,))
     """
-    _checks.check_algorithm(algorithm, state)
+    check_online(state)
     X, y, weights = examples.check_stream(state, X, y, weight)
     size = block_length(block_size)
     keeps = _checks.flag("keep_scores", keep_scores)
-    new, scores = run_checked(algorithm, state, X, y, weights, size, keeps)
+    if _checks.flag("variance", variance):
+        new, scores, variances = run_with_variances(state, X, y, weights)
+        check_result(new, scores, X, weights)
+        return new, scores if keeps else None, variances
+    new, scores = run_checked(state, X, y, weights, size, keeps)
     check_result(new, scores, X, weights)
     return new, scores if keeps else None
+
+
+@names_errors("step")
+def step(
+    state: Kind, x: ArrayLike, y: ArrayLike, weight: ArrayLike | None = None
+) -> Kind:
+    """The state after one example.
+
+    The function is pure, and made for `jax.jit`, `jax.vmap` and `jax.lax.scan`, where
+    values are traced and not checked. Elsewhere a call runs one compiled program.
+
+    Cost: as for `budgetjax.run`, which is quicker on many examples.
+
+    Args:
+      state: from `init` of a learner.
+      x: the example, shape `(num_features,)`.
+      y: the label, -1 or +1, or an integer in `0 .. num_classes-1`; for a regressor a
+        real number, or an array of shape `(num_outputs,)`.
+      weight: how many equal examples this one stands for, at least 0. Up to 1 it is a
+        factor of the update; a heavier example moves the model no farther than to the
+        minimum of its own loss, or until it violates no more. An example of weight 0
+        changes nothing, not even the clock. None is 1.
+
+    Raises:
+      ValueError: if a shape, a label or the weight is invalid.
+
+    Example:
+      >>> state = bj.Pegasos().init(bj.RBF(1.0), num_features=2, budget=10)
+      >>> state = bj.step(state, jnp.array([1.0, 2.0]), -1)
+      >>> int(state.num_seen)
+      1
+    """
+    check_online(state)
+    return _step(state, *examples.check_example(state, x, y, weight))
+
+
+@functools.partial(jax.jit, inline=True)
+@_sharding.with_auto_axes
+def _step(state: Kind, x: Array, y: Array, weight: Array) -> Kind:
+    X, weights = x[None], weight[None]
+    return state.choose_origin(X, weights).learn(X, y[None], weights)[0]
+
+
+@names_errors("variance")
+def variance(state: Online, X: ArrayLike) -> Float[Array, " n"]:
+    """The variance of the score of every row, of a learner that knows it; O(n B (B + d)).
+
+    Args:
+      state: of `budgetjax.AROW`, or of a learner with a `variance`.
+      X: examples, shape `(n, num_features)`.
+
+    Raises:
+      ValueError: if the learner knows none, or `X` does not fit.
+
+    Example:
+      >>> state = bj.AROW().init(bj.RBF(1.0), num_features=1, budget=10)
+      >>> state = bj.step(state, jnp.array([0.0]), 1)
+      >>> [round(float(v), 2) for v in bj.variance(state, jnp.array([[0.0], [9.0]]))]
+      [0.01, 1.0]
+    """
+    check_online(state)
+    X = cast_rows(X, state.num_features, state.dtype)
+    known = _variance(state, X)
+    if not isinstance(known, Tracer) and not np.all(np.isfinite(known)):
+        _checks.check_finite(X)
+    return known
+
+
+@jax.jit
+def _variance(state: Online, X: Float[Array, "n features"]) -> Float[Array, " n"]:
+    return state.variance(X)
+
+
+def check_online(state: object) -> None:
+    """Raises unless this is the state of a learner."""
+    _forks.check()
+    if not isinstance(state, Online):
+        wanted = "be of a learner, such as budgetjax.Pegasos().init(...)"
+        raise ArgumentError("state", wanted, _checks.kind_name(state))
 
 
 def block_length(block_size: int | None) -> int:
@@ -115,13 +208,13 @@ def block_length(block_size: int | None) -> int:
     return 48 if _platform.on_cpu() else 256
 
 
-def check_result(state: OnlineState, scores: Array, X: Array, weights: Array) -> None:
+def check_result(state: Online, scores: Array, X: Array, weights: Array) -> None:
     """Raises if the model had to refuse examples, or a score is not finite.
 
     A scalar stands for scores that were not kept; see `run_checked`. Scores of weight 0
     may be of padding.
     """
-    check_room(state)
+    state.check_room()
     if isinstance(scores, Tracer):
         return
     if scores.ndim == 0:
@@ -134,11 +227,11 @@ def check_result(state: OnlineState, scores: Array, X: Array, weights: Array) ->
         if row == scores.shape[0]:
             return
         what, got = "every score", f"{np.asarray(scores[row])} in row {row}"
-    why = explain_overflow(state, X)
-    raise ArgumentError(what, "be finite", f"{got}: {why}")
+    why = f": {explain_overflow(state, X)}" if isinstance(state, State) else ""
+    raise ArgumentError(what, "be finite", f"{got}{why}")
 
 
-def explain_overflow(model: models.State, X: Any, first_row: int = 0) -> str:
+def explain_overflow(model: Any, X: Any, first_row: int = 0) -> str:
     """Why a model of these examples is not finite, and what to do."""
     origin = np.asarray(model.expansion.origin)
     rows = np.asarray(X, np.float64) - origin[None]
@@ -176,63 +269,64 @@ def diagonal(kernel: Kernel, X: Float[Array, "n features"]) -> Float[Array, " n"
     return kernel.diag(X, norms) + norms * 0
 
 
-class BudgetError(Named, OverflowError):
-    """Examples that found no room in an unbudgeted model."""
+def check_rows(state: Online, X: Float[Array, "n features"]) -> Float[Array, " n"]:
+    """A number per row; not finite if the kernel of the model overflows there."""
+    if not isinstance(state, State):
+        return jnp.zeros(len(X), X.dtype)
+    return diagonal(state.kernel, X)
 
 
-def check_room(state: OnlineState) -> None:
-    """Raises if the model had to refuse examples."""
-    strategy = maintenance_of(state)
-    refused = _checks.concrete(0 if strategy is None else strategy.count_refused())
-    if refused is not None and np.any(refused):
-        budget = np.asarray(state.expansion.budget)
-        raise BudgetError(
-            f"a budget of {budget} support vectors was full, and {refused} "
-            "examples could not enter; give init a larger budget, or a maintenance="
-        )
+@jax.jit
+@_sharding.with_auto_axes
+def run_with_variances(
+    state: Kind, X: Array, y: Array, weights: Array
+) -> tuple[Kind, Array, Array]:
+    """`run` on the output of `examples.check_stream`, with variances."""
+    state = state.choose_origin(X, weights)
+    state, told = state.learn(X, y, weights, variance=True)
+    assert told.variance is not None, "it was asked for"
+    return state, models.squeeze_columns(told.score), told.variance
 
 
-@functools.partial(jax.jit, static_argnums=(0, 5, 6))
+@functools.partial(jax.jit, static_argnums=(4, 5))
 @_sharding.with_auto_axes
 def run_checked(
-    algorithm: Algorithm,
-    state: State,
+    state: Kind,
     X: Array,
     y: Array,
     weights: Array,
     size: int,
     keeps: bool = True,
-) -> tuple[State, Array]:
+) -> tuple[Kind, Array]:
     """`run` on the output of `examples.check_stream`, in blocks of `size` examples.
 
     If scores are not kept, the second result is 0, or NaN for a non-finite model.
     """
-    n, columns = X.shape[0], state.expansion.num_columns
+    n, columns = X.shape[0], state.num_columns
     scores = jnp.zeros((n, columns) if keeps else (), X.dtype)
 
     def body(carry, start):
         state, scores = carry
         rows, labels, counts, at, fresh = take_block(X, y, weights, start, size)
-        state, new = algorithm.learn(state, rows, labels, counts)
+        state, told = state.learn(rows, labels, counts)
         if not keeps:
             return (state, scores), None
-        known = jax.lax.dynamic_slice_in_dim(scores, at, new.shape[0])
-        new = jnp.where(fresh[:, None], new, known)
+        known = jax.lax.dynamic_slice_in_dim(scores, at, told.score.shape[0])
+        new = jnp.where(fresh[:, None], told.score, known)
         scores = jax.lax.dynamic_update_slice_in_dim(scores, new, at, 0)
         return (state, scores), None
 
     if n > 0:
-        state = start_from(state, X, weights)
+        state = state.choose_origin(X, weights)
         starts = jnp.arange(0, n, size, dtype=jnp.int32)
         carry, *_ = _sharding.vary((state, scores), X, y, weights)
         (state, scores), _ = _platform.scan(body, carry, starts)
     return state, models.squeeze_columns(scores) if keeps else nan_unless_finite(state)
 
 
-def nan_unless_finite(state: OnlineState) -> Float[Array, ""]:
-    """0, or NaN if a coefficient is not finite."""
-    terms, scale = state.expansion.coefficients_and_sums[:-1], state.expansion.scale
-    return jnp.sum(terms * 0) + scale * 0
+def nan_unless_finite(state: Online) -> Float[Array, ""]:
+    """0, or NaN if a number of the model is not finite."""
+    return state.check_value()
 
 
 def take_block(
@@ -253,32 +347,31 @@ def take_block(
 
 
 def run_with_errors(
-    algorithm: Algorithm,
-    state: State,
+    state: Kind,
     X: Float[Array, "n features"],
     y: Shaped[Array, "n ..."],
     weights: Float[Array, " n"],
     size: int,
     axis: str | None,
-) -> tuple[State, Shaped[Array, " blocks"]]:
+) -> tuple[Kind, Shaped[Array, " blocks"]]:
     """`run` without its scores: the state, and the mistakes so far after every block.
 
     For a regressor they are the squared errors, averaged over the outputs.
     """
     regression = models.is_regressor(state)
-    state = start_from(state, X, weights)
+    state = state.choose_origin(X, weights)
 
     def body(carry, start):
         new, errors = carry
         rows, labels, counts, *_ = take_block(X, y, weights, start, size)
-        new, scores = algorithm.learn(new, rows, labels, counts, axis)
+        new, told = new.learn(rows, labels, counts, axis=axis)
         if regression:
-            predicted = models.predict_from_scores(state, scores)
-            away = predicted - labels.reshape(scores.shape)
+            predicted = models.predict_from_scores(state, told.score)
+            away = predicted - labels.reshape(told.score.shape)
             lost = jnp.where((counts > 0)[:, None], away**2, 0)
-            errors += jnp.sum(lost) / scores.shape[1]
+            errors += jnp.sum(lost) / told.score.shape[1]
         else:
-            errors = new.num_mistakes.since(state.num_mistakes)
+            errors = _counters.since(new.counts, state.counts)[MISTAKES]
         return (new, errors), errors
 
     starts = jnp.arange(0, X.shape[0], size, dtype=jnp.int32)

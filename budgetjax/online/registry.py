@@ -1,58 +1,89 @@
-"""Algorithms by name, for estimators, refits, model files and commands."""
+"""Learners by name, and verbs that exchange the parts of a state."""
 
-import functools
-import importlib
-from typing import Any, TypeVar
+import re
+from typing import TypeVar
 
+import jax
 import jax.numpy as jnp
 
-from budgetjax import _checks, _pytree, kernels, models, online, solvers
+from budgetjax import _checks, _pytree, kernels, losses, online, solvers
 from budgetjax._errors import ArgumentError, names_errors
-from budgetjax._pytree import Name
+from budgetjax._pytree import Record
 from budgetjax.kernels import Kernel
-from budgetjax.online.algorithm import Algorithm
+from budgetjax.online import driver
+from budgetjax.online.learner import Learner
+from budgetjax.online.learners.ahpatron import Ahpatron
+from budgetjax.online.learners.alma import ALMA
+from budgetjax.online.learners.arow import AROW
+from budgetjax.online.learners.forgetron import Forgetron
+from budgetjax.online.learners.fourier import Fourier
+from budgetjax.online.learners.norma import NORMA
+from budgetjax.online.learners.nystrom import Nystrom
+from budgetjax.online.learners.passive_aggressive import PassiveAggressive
+from budgetjax.online.learners.pegasos import Pegasos
+from budgetjax.online.learners.perceptron import Perceptron
+from budgetjax.online.learners.projectron import Projectron
+from budgetjax.online.learners.sgd import SGD
 from budgetjax.online.maintenance import Maintenance
 from budgetjax.online.state import State
 from budgetjax.solvers.solver import Solver
 
 Own = TypeVar("Own")
 
+# The learners of this package.
+LEARNERS: tuple[type[Learner], ...] = (
+    *(Ahpatron, ALMA, AROW, Forgetron, Fourier, NORMA, Nystrom, PassiveAggressive),
+    *(Pegasos, Perceptron, Projectron, SGD),
+)
+
 
 @names_errors("register")
 def register(own: Own) -> Own:
-    """Registers your own algorithm, solver, kernel or maintenance strategy by its name.
+    """Registers your own learner, kernel or maintenance strategy, or a solver.
 
-    Estimators, `refit` and the command line find an algorithm by name, estimators find
-    a strategy (`RemoveFarthest` as "remove_farthest"), and the command line finds a
-    solver. Model files can then be loaded without `like=`; for an algorithm or a
-    solver, `init` must have its class of states as the return annotation.
+    Model files can then be loaded without `like=`. The command line finds a learner and
+    a solver by name (`MyPegasos` as "my-pegasos"), and estimators a strategy
+    (`RemoveFarthest` as "remove_farthest").
 
     Args:
-      own: an `Algorithm`, a `Solver`, or a subclass of `Kernel` or `Maintenance`, whose
-        name nothing else has. It is returned, so that this is a decorator too.
+      own: a subclass of `Learner`, `Kernel` or `Maintenance`, or a `Solver`, whose name
+        nothing else has. It is returned, so that this is a decorator too.
 
     Example:
-      >>> import dataclasses
-      >>> own = bj.register(dataclasses.replace(bj.perceptron, name="my_perceptron"))
+      >>> @bj.register
+      ... class Eager(bj.Perceptron):
+      ...     def violates(self, state, score, y):
+      ...         return bj.losses.margin(score, y) < 1
     """
-    if isinstance(own, type) and issubclass(own, Kernel | Maintenance):
+    if isinstance(own, type) and issubclass(own, Learner | Kernel | Maintenance):
+        if issubclass(own, Learner):
+            _check_free(name_of(own), own, online.registered)
         _pytree.record(own)
+        if issubclass(own, Learner):
+            online.registered[name_of(own)] = own
         return own  # pyright: ignore[reportReturnType]
-    if not isinstance(own, Algorithm | Solver):
-        raise ArgumentError(
-            "own",
-            "be a budgetjax.Algorithm, a budgetjax.Solver, or a class of "
-            "kernels or maintenance strategies",
-            f"{own!r}",
+    if not isinstance(own, Solver):
+        wanted = (
+            "be a budgetjax.Solver, or a class of learners, kernels or maintenance "
+            "strategies"
         )
-    table: dict[str, Any] = online.registered
-    if isinstance(own, Solver):
-        table = solvers.registered
-    taken = own.name in by_name() | solvers.by_name()
-    if taken and table.get(own.name) != own:
-        raise ArgumentError(f"the name {own.name!r}", "be free", "one that is taken")
-    table[own.name] = own
+        raise ArgumentError("own", wanted, f"{own!r}")
+    _check_free(own.name, own, solvers.registered)
+    solvers.registered[own.name] = own
     return own
+
+
+def _check_free(name: str, own: object, table: dict) -> None:
+    """Raises if something else has this name."""
+    known = table.get(name)
+    again = type(known) is type(own) and _place(known) == _place(own)
+    if name in by_name() | solvers.by_name() and not again:
+        raise ArgumentError(f"the name {name!r}", "be free", "one that is taken")
+
+
+def _place(own: object) -> object:
+    """Where a class was defined, which stays if that is executed again."""
+    return (own.__module__, own.__qualname__) if isinstance(own, type) else own
 
 
 @names_errors("with_kernel")
@@ -66,7 +97,7 @@ def with_kernel(state: State, kernel: Kernel) -> State:
     they are differentiable with respect to the kernel's numbers.
 
     Args:
-      state: of a learner other than `fourier`, whose features are drawn for a kernel.
+      state: of a learner other than `Fourier`, whose features are drawn for a kernel.
       kernel: of any class that the learner and its strategy take. Its numbers may be
         traced.
 
@@ -74,60 +105,103 @@ def with_kernel(state: State, kernel: Kernel) -> State:
       ValueError: if the learner or its strategy cannot have this kernel.
 
     Example:
-      >>> state = bj.arow.init(bj.RBF(1.0), num_features=2, budget=10)
-      >>> state = bj.arow.step(state, jnp.array([1.0, 2.0]), -1)
+      >>> state = bj.AROW().init(bj.RBF(1.0), num_features=2, budget=10)
+      >>> state = bj.step(state, jnp.array([1.0, 2.0]), -1)
       >>> state = bj.with_kernel(state, bj.RBF(2.0))
-      >>> state = bj.arow.step(state, jnp.array([2.0, 1.0]), 1)
+      >>> state = bj.step(state, jnp.array([2.0, 1.0]), 1)
     """
-    algorithm = of_state(state)
-    if algorithm.with_vectors is None:
-        raise ArgumentError(
-            "state",
-            "be of a learner whose features can be computed for another kernel; "
-            "make a new one by init",
-            algorithm.name,
-        )
+    learner = _learner_of(state, "with_kernel")
+    if not learner.has_vectors:
+        wanted = "be of a learner whose features can be computed for another kernel; "
+        got = type(learner).__name__
+        raise ArgumentError("state", wanted + "make a new one by init", got)
     expansion = state.expansion
-    if expansion.vectors.ndim != 2:
-        got = f"stacked states, vectors of shape {expansion.vectors.shape}"
-        raise ArgumentError("state", "be one; use jax.vmap over with_kernel", got)
-    width, dtype = expansion.vectors.shape[1], expansion.vectors.dtype
-    kernel = kernels.as_leaves(kernel, width, dtype)
+    kernel = kernels.as_leaves(kernel, state.num_features, state.dtype)
+    learner.check_kernel(kernel)
     # Distances have an origin, and other kernels have none.
     examples, mask = expansion.examples, expansion.mask
     origin = kernels.origin_of(kernel, examples, mask)
-    state = models.set_kernel(state, kernel)
-    state = state._replace(expansion=expansion._replace(origin=origin))
+    expansion = expansion._replace(origin=origin)
+    state = Record._replace(state, kernel=kernel, expansion=expansion)
     vectors = jnp.where(mask[:, None], examples - origin[None], 0)
-    return algorithm.refresh_caches(algorithm.with_vectors(state, vectors))
+    return learner.refresh(learner.with_vectors(state, vectors))
 
 
-def by_name() -> dict[str, Algorithm[Any, Any]]:
-    """All algorithms: those of this package, and those of `register`."""
-    return _own() | online.registered
+@names_errors("with_learner")
+def with_learner(state: State, learner: Learner) -> State:
+    """The state with another learner of the same memory, or other hyperparameters.
+
+    Support vectors, coefficients, strategy and counters stay, and so does what the old
+    learner remembers: a Perceptron may go on as a `PassiveAggressive`, and one AROW as
+    another with a larger `drift`. The scale of Pegasos, which has no rate of its own,
+    is the step size of its next round.
+
+    Args:
+      state: of a learner.
+      learner: one that takes the classes or targets of the state, and remembers the
+        same arrays. Its numbers may be traced.
+
+    Raises:
+      ValueError: if the learner does not fit the state.
+
+    Example:
+      >>> state = bj.Perceptron().init(bj.RBF(1.0), num_features=2, budget=10)
+      >>> state = bj.with_learner(state, bj.Perceptron(margin=0.5))
+      >>> float(state.learner.margin)
+      0.5
+    """
+    old = _learner_of(state, "with_learner")
+    if not isinstance(learner, Learner):
+        wanted = "be one such as budgetjax.Pegasos()"
+        raise ArgumentError("learner", wanted, f"{learner!r}")
+    real = not losses.takes_labels(old.loss)
+    columns = state.num_columns
+    num_classes = None if real else max(2, columns)
+    asks = {"num_outputs": real, "num_classes": not real and columns > 1}
+    asks["average"] = state.expansion.average is not None
+    for name, needed in asks.items():
+        if needed and name not in learner.takes:
+            got = type(learner).__name__
+            raise ArgumentError("learner", f"take {name}, as the state has it", got)
+    bound = learner.bind(state.expansion, num_classes)
+    bound.check_kernel(state.kernel)
+    new = Record._replace(state, learner=bound)
+    fresh = jax.eval_shape(lambda: bound.start(new.empty(), 0, None))
+    wanted, got = (
+        jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), one)
+        for one in (state.memory, fresh.memory)
+    )
+    has_strategy = bound.default_maintenance(state.kernel) is not None
+    if wanted != got or has_strategy != (state.maintenance is not None):
+        kind = f"of {type(old).__name__}"
+        wanted = f"remember what the one of the state does, {kind}"
+        raise ArgumentError("learner", wanted, type(learner).__name__)
+    return new
 
 
-@functools.cache
-def _own() -> dict[str, Algorithm[Any, Any]]:
-    # Not at the top: the algorithms may ask for each other.
-    modules = {
-        name: importlib.import_module(f"{online.__name__}.{name}")
-        for name in online.ALGORITHMS
-    }
-    return {name: getattr(module, name) for name, module in modules.items()}
+def _learner_of(state: State, function: str) -> Learner:
+    """The learner of a single state."""
+    driver.check_online(state)
+    if not isinstance(state, State):
+        wanted = "be that of a single learner"
+        raise ArgumentError("state", wanted, _checks.kind_name(state))
+    if state.expansion.vectors.ndim != 2:
+        got = f"stacked states, vectors of shape {state.expansion.vectors.shape}"
+        raise ArgumentError("state", f"be one; use jax.vmap over {function}", got)
+    return state.learner
 
 
-def look_up(name: object) -> Algorithm[Any, Any]:
-    """The algorithm of this name."""
+def name_of(learner: type[Learner]) -> str:
+    """The name of a learner on the command line, such as `passive_aggressive`."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", learner.__name__).lower()
+
+
+def by_name() -> dict[str, type[Learner]]:
+    """All learners: those of this package, and those of `register`."""
+    return {name_of(one): one for one in LEARNERS} | online.registered
+
+
+def look_up(name: object) -> type[Learner]:
+    """The learner of this name."""
     more = "; budgetjax.register adds one of your own"
-    return _checks.look_up("algorithm", by_name(), name, more)
-
-
-def of_state(state: object) -> Algorithm[Any, Any]:
-    """The algorithm whose state this is."""
-    name = getattr(state, "algorithm", None)
-    if not isinstance(name, Name) or not hasattr(state, "expansion"):
-        raise ArgumentError(
-            "state", "be one of an online algorithm", _checks.kind_name(state)
-        )
-    return look_up(name.value)
+    return _checks.look_up("learner", by_name(), name, more)

@@ -22,7 +22,7 @@ keep `R` accurate, however long the stream:
 - One step of iterative refinement improves a solution that becomes coefficients.
 """
 
-from typing import NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -35,7 +35,7 @@ from budgetjax._errors import ArgumentError
 from budgetjax._shapes import Flag, Index, Mask, PerPair, PerRow, Scalar
 from budgetjax.kernels import Kernel
 from budgetjax.online import support_set
-from budgetjax.online.state import OnlineState
+from budgetjax.online.state import State
 from budgetjax.online.support_set import NOWHERE, SMALLEST_EIGENVALUE, Expansion
 
 # Relative to the diagonal of the kernel matrix.
@@ -92,19 +92,19 @@ def with_landmarks(
 ) -> tuple[Expansion, Span]:
     """An empty expansion with these landmarks and coefficients 0, and their span."""
     rows, width = expansion.vectors.shape
-    Z = _checks.array("landmarks", landmarks)
+    Z = _checks.array("vectors", landmarks)
     budget = _checks.concrete(expansion.budget)
     most = rows - 1 if budget is None else int(budget)
     if Z.ndim != 2 or Z.shape[1] != width or not 1 <= Z.shape[0] <= most:
         raise ArgumentError(
-            "landmarks",
+            "vectors",
             f"have shape (m, {width}) with m from 1 to the budget {most}",
             Z.shape,
         )
     with np.errstate(over="ignore"):
         Z = jnp.asarray(Z, expansion.vectors.dtype)
     if not _known_finite(Z):
-        raise ArgumentError("landmarks", "be finite", "NaN or infinity")
+        raise ArgumentError("vectors", "be finite", "NaN or infinity")
     m = Z.shape[0]
     origin = kernels.origin_of(kernel, Z)
     vectors = jnp.zeros_like(expansion.vectors).at[:m].set(Z - origin[None])
@@ -119,7 +119,7 @@ def with_landmarks(
     basis = from_vectors(kernel, expansion)
     if not _known_finite(basis.root):
         raise ArgumentError(
-            "landmarks",
+            "vectors",
             "have a positive definite kernel matrix",
             f"one of {type(kernel).__name__} that is not",
         )
@@ -222,26 +222,16 @@ def _derive_inverse_root(primals, tangents):
     return _times(V / roots[None], V.T), -_times(_times(V, change), V.T)
 
 
-@runtime_checkable
-class SpanState(OnlineState, Protocol):
-    """A state with the span of its support vectors."""
-
-    @property
-    def span(self) -> Span: ...
-
-
-Spanning = TypeVar("Spanning", bound=SpanState)
-
-
-def with_vectors(state: Spanning, vectors: Float[Array, "rows d"]) -> Spanning:
-    """The state of a learner with these vectors and their span.
+def with_vectors(state: State, vectors: Float[Array, "rows d"]) -> State:
+    """The state of a learner that remembers a span, with these vectors and theirs.
 
     The new basis is close to the old one, so a covariance in terms of it is kept.
     """
     expansion = support_set.with_vectors(state.expansion, vectors)
     gram = support_set.gram(state.kernel, expansion)
-    basis = reorthonormalise(state.span.root, gram, expansion.mask)
-    return state._replace(expansion=expansion, span=basis)
+    basis = reorthonormalise(state.memory.span.root, gram, expansion.mask)
+    memory = state.memory._replace(span=basis)
+    return state._replace(expansion=expansion, memory=memory)
 
 
 def _times(left: Array, right: Array) -> Array:

@@ -1,118 +1,314 @@
-"""The fields that the states of all online algorithms share, and their shapes."""
+"""What is learned online: the state of a learner, and what verbs ask of it."""
 
-import functools
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
+from jaxtyping import Array, Bool, Float, Integer, Shaped
 
-from budgetjax import _pytree, models
-from budgetjax._errors import ArgumentError
-from budgetjax._pytree import Counter, Name
+from budgetjax import _checks, _counters, _sharding, kernels, losses
+from budgetjax._counters import UNIT
+from budgetjax._errors import ArgumentError, Named
+from budgetjax._pytree import Record
+from budgetjax.kernels import Kernel
+from budgetjax.online import support_set
 from budgetjax.online.support_set import Expansion
 
-Kind = TypeVar("Kind")
-Class = TypeVar("Class", bound=type)
+if TYPE_CHECKING:
+    from budgetjax.online.learner import Learner
+    from budgetjax.online.maintenance.strategy import Maintenance
+
+# The rows of `State.counts`.
+SEEN, MISTAKES, UPDATES = range(3)
+# By row of the counts, what one more of it adds to them.
+ONE = np.stack([np.eye(3, dtype=np.int32) * 0, np.eye(3, dtype=np.int32)], axis=-1)
+# A verb returns the kind of object that it takes.
+Kind = TypeVar("Kind", bound="Online")
 
 
-def record_state(kind: Class) -> Class:
-    """A decorator for a class of states: named tuples whose kernel stays.
+class BudgetError(Named, OverflowError):
+    """Examples that found no room in an unbudgeted model."""
 
-    Much in a state is computed with its kernel, so `_replace` refuses another one.
+
+class Round(NamedTuple):
+    """What a model said of examples, each before it learned from it.
+
+    Attributes:
+      score: shape `(size, columns)`.
+      variance: shape `(size,)`; None unless it was asked for.
     """
-    replace: Any = kind._replace
 
-    @functools.wraps(replace)
-    def checked(self: Any, /, **changes: Any) -> Any:
-        if changes.get("kernel", self.kernel) is not self.kernel:
-            raise ArgumentError(
-                "kernel",
-                "be replaced by budgetjax.with_kernel(state, kernel), which renews "
-                "what the old one computed",
-                "another kernel",
-                f"{self.algorithm.value}: state._replace",
+    score: Float[Array, "size columns"]
+    variance: Float[Array, " size"] | None = None
+
+
+class Online(Record, abstract=True):
+    """A model that learns online, as far as the verbs of this package ask of it.
+
+    `budgetjax.State` is one kernel expansion. A model of another kind, such as a
+    mixture of several, is a subclass with these methods, and works with `step`, `run`,
+    `sweep`, `predict` and `save`.
+
+    Attributes:
+      counts: rounds, mistakes and updates so far, of which each is two words; see
+        `num_seen`, `num_mistakes` and `num_updates`.
+    """
+
+    counts: Integer[Array, "*models three two"]
+
+    @property
+    def num_features(self) -> int:
+        """The length of an example."""
+        raise NotImplementedError
+
+    @property
+    def num_columns(self) -> int:
+        """The number of scores of an example: 1, or one per class or output."""
+        raise NotImplementedError
+
+    @property
+    def dtype(self) -> np.dtype:
+        """The float type of examples and scores."""
+        raise NotImplementedError
+
+    @property
+    def loss(self) -> Callable[..., Array]:
+        """The loss, which says whether targets are labels or numbers."""
+        raise NotImplementedError
+
+    def learn(
+        self,
+        X: Float[Array, "size features"],
+        y: Shaped[Array, "size ..."],
+        weights: Float[Array, " size"],
+        *,
+        axis: str | None = None,
+        variance: bool = False,
+    ) -> tuple[Self, Round]:
+        """The model after a block of examples in order, and what it said of each.
+
+        Args:
+          X, y, weights: as for `budgetjax.run`, checked and cast.
+          axis: the name of a `jax.vmap` over models, or None.
+          variance: whether to say the variance of each score, too.
+        """
+        raise NotImplementedError
+
+    def scores(self, X: Float[Array, "n features"]) -> Float[Array, "n columns"]:
+        """The scores of examples."""
+        raise NotImplementedError
+
+    def variance(self, X: Float[Array, "n features"]) -> Float[Array, " n"]:
+        """The variance of the score of each example."""
+        wanted = "know the variance of its scores, as budgetjax.AROW does"
+        raise ArgumentError("state", wanted, _checks.kind_name(self))
+
+    def support(self) -> Any:
+        """The support vectors, as of `budgetjax.support`."""
+        raise ArgumentError("model", "have support vectors", _checks.kind_name(self))
+
+    def choose_origin(
+        self, X: Float[Array, "n features"], weights: Float[Array, " n"]
+    ) -> Self:
+        """The model with the origin from which it learns a stream of these rows."""
+        return self
+
+    def restart(self) -> Self:
+        """The model with nothing learned."""
+        raise NotImplementedError
+
+    def check_room(self) -> None:
+        """Raises if examples found no room."""
+
+    def check_value(self) -> Float[Array, ""]:
+        """0, or NaN if a number of the model is not finite."""
+        raise NotImplementedError
+
+    @property
+    def num_seen(self) -> Any:
+        """Rounds so far. A NumPy int64, or a traced int32, which ends at 2^31 - 1."""
+        return self._count(SEEN)
+
+    @property
+    def num_mistakes(self) -> Any:
+        """Rounds with a margin of at most 0, or a number of the wrong sign."""
+        return self._count(MISTAKES)
+
+    @property
+    def num_updates(self) -> Any:
+        """Rounds that changed the model; if unbudgeted, also refused examples."""
+        return self._count(UPDATES)
+
+    def _count(self, row: int) -> Any:
+        known = _checks.concrete(self.counts)
+        return _counters.number((self.counts if known is None else known)[..., row, :])
+
+
+class State(Online):
+    """The state of a learner: one kernel expansion, and all that its rounds need.
+
+    It is complete: hyperparameters, kernel, support set, random keys and counters are
+    leaves of one pytree, so that `jax.vmap` over `init` sweeps them, and a checkpoint
+    of the state is one of everything.
+
+    Attributes:
+      learner: with its numbers as arrays; a round never changes it.
+      kernel: with parameters of the state's dtype.
+      expansion: the support set.
+      maintenance: the strategy that makes room in a full budget, with its memory, or
+        None.
+      memory: what the learner remembers beside the support set, or None.
+    """
+
+    learner: "Learner"
+    kernel: Kernel
+    expansion: Expansion
+    maintenance: "Maintenance | None"
+    memory: Any
+
+    @property
+    def num_features(self) -> int:
+        return self.expansion.vectors.shape[-1]
+
+    @property
+    def num_columns(self) -> int:
+        return self.expansion.num_columns
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self.expansion.vectors.dtype
+
+    @property
+    def loss(self) -> Any:
+        return self.learner.loss
+
+    def _replace(self, **changes: Any) -> Self:
+        for name, other in ("kernel", "with_kernel"), ("learner", "with_learner"):
+            if changes.get(name, vars(self)[name]) is not vars(self)[name]:
+                raise ArgumentError(
+                    name,
+                    f"be replaced by budgetjax.{other}(state, {name}), which renews "
+                    "what the old one computed",
+                    f"another {name}",
+                    "state._replace",
+                )
+        return super()._replace(**changes)
+
+    def learn(self, X, y, weights, *, axis=None, variance=False):
+        if variance:
+            return self._learn_each(X, y, weights, axis)
+        X = X - self.expansion.origin[None]
+        # Rows of weight 0 may be padding of any kind. NaN times 0 would be NaN, also in
+        # a derivative, so nothing sees it; its score is NaN. All losses take a target
+        # of 1.
+        absent = weights <= 0
+        padding = (absent & ~jnp.isfinite(kernels.squared_norms(X)))[:, None]
+        X = jnp.where(padding, 0, X)
+        y = jnp.where(absent.reshape(-1, *(1,) * (y.ndim - 1)), 1, y)
+        given = _sharding.vary(self, X, y, weights)
+        state, scores = self.learner.block(*given, axis)
+        scores = jnp.where(padding, jnp.nan, scores)
+        # Afterwards, as it then joins the writes of the last edits.
+        return state._rebase_clock(), Round(scores)
+
+    def _learn_each(
+        self, X: Array, y: Array, weights: Array, axis: str | None
+    ) -> tuple[Self, Round]:
+        """The result of `learn` with variances, each of the model of its round."""
+
+        def body(state: Self, example: Any) -> tuple[Self, tuple[Array, Array]]:
+            one = jax.tree.map(lambda value: value[None], example)
+            variance = state.variance(one[0])
+            state, told = state.learn(*one, axis=axis)
+            return state, (told.score[0], variance[0])
+
+        state, told = jax.lax.scan(body, self, (X, y, weights))
+        return state, Round(*told)
+
+    def scores(self, X):
+        own = self.expansion
+        X = X - own.origin[None]
+        rows = support_set.kernel_rows(self.kernel, own, X, kernels.squared_norms(X))
+        return own.scale * jnp.matmul(rows, own.coefficients, precision="highest")
+
+    def variance(self, X):
+        return self.learner.variance(self, X - self.expansion.origin[None])
+
+    def choose_origin(self, X, weights):
+        return self._replace(
+            expansion=support_set.with_origin(
+                self.kernel, self.expansion, X, weights > 0
             )
-        return replace(self, **changes)
-
-    kind._replace = checked
-    return _pytree.shown(kind)
-
-
-@runtime_checkable
-class OnlineState(models.State, Protocol):
-    """The state of an online algorithm; `budgetjax.Algorithm` explains the fields."""
-
-    @property
-    def algorithm(self) -> Name: ...
-    @property
-    def expansion(self) -> Expansion: ...
-    @property
-    def num_seen(self) -> Counter: ...
-    @property
-    def num_mistakes(self) -> Counter: ...
-    @property
-    def num_updates(self) -> Counter: ...
-    def _replace(self: Kind, **changes: Any) -> Kind: ...
-
-
-# An algorithm returns the kind of state that it takes.
-State = TypeVar("State", bound=OnlineState)
-
-
-def resize(state: State, like: OnlineState) -> State:
-    """A copy of the state in the shapes of another, which provides new values.
-
-    The number of features or columns may grow or shrink. The single column of two
-    classes becomes two, with half of the coefficients and half of their negatives.
-    """
-    columns, wanted = state.expansion.num_columns, like.expansion.num_columns
-
-    def resize_leaf(old: Array, new: Array) -> Array:
-        if old.shape == new.shape:
-            return jnp.array(old)
-        # In NumPy, since JAX would compile a program for every shape.
-        values, resized = np.asarray(old), np.array(new)
-        if columns == wanted:
-            part = tuple(map(slice, np.minimum(values.shape, resized.shape)))
-            resized[part] = values[part]
-            return jnp.array(resized)
-        # The coefficients may be followed by the sums of an average.
-        parts = values.reshape(*values.shape[:-1], -1, columns)
-        if columns == 1:
-            parts = np.concatenate([-parts / 2, parts / 2], axis=-1)
-        parts = parts[..., :wanted]
-        padding = [(0, 0)] * (parts.ndim - 1) + [(0, wanted - parts.shape[-1])]
-        return jnp.array(np.pad(parts, padding).reshape(resized.shape))
-
-    new = jax.tree.map(resize_leaf, state, like)
-    # Random features fill new columns with values.
-    squares = np.sum(np.square(np.asarray(new.expansion.vectors)), axis=1)
-    return new._replace(expansion=new.expansion._replace(squares=jnp.array(squares)))
-
-
-def with_room(state: State, like: OnlineState) -> State:
-    """A copy of a state with the slots and the budget of an empty one of its kind.
-
-    That has at least as many slots. If the state has not been full yet, the copy goes
-    on as if it had had them from the start.
-    """
-    rows = len(state.expansion.ages)
-
-    def widen(old: Array, new: Array) -> Array:
-        if old.shape == new.shape:
-            return old
-        # All but the spare row; some arrays have several numbers per slot.
-        part = tuple(
-            slice(size if size == most else size // rows * (rows - 1))
-            for size, most in zip(old.shape, new.shape, strict=True)
         )
-        # In NumPy, since JAX would compile a program for every shape.
-        wide = np.array(new)
-        wide[part] = np.asarray(old)[part]
-        return jnp.array(wide)
 
-    new = jax.tree.map(widen, state, like)
-    budget = like.expansion.budget
-    return new._replace(expansion=new.expansion._replace(budget=budget))
+    def restart(self):
+        return self.learner.refresh(self.learner.restart(self))
+
+    def check_room(self):
+        strategy = self.maintenance
+        refused = _checks.concrete(0 if strategy is None else strategy.count_refused())
+        if refused is not None and np.any(refused):
+            budget = np.asarray(self.expansion.budget)
+            raise BudgetError(
+                f"a budget of {budget} support vectors was full, and {refused} "
+                "examples could not enter; give init a larger budget, or a maintenance="
+            )
+
+    def check_value(self):
+        terms, scale = self.expansion.coefficients_and_sums[:-1], self.expansion.scale
+        return jnp.sum(terms * 0) + scale * 0
+
+    def empty(self) -> Self:
+        """The state with an empty support set and counters of 0, and all else."""
+        old = self.expansion
+        empty = jax.tree.map(jnp.zeros_like, old)
+        average = old.average and empty.average._replace(start=old.average.start)
+        return self._replace(
+            expansion=empty._replace(
+                ages=jnp.full_like(old.ages, support_set.FREE),
+                scale=jnp.ones_like(old.scale),
+                budget=old.budget,
+                average=average,
+            ),
+            counts=jnp.zeros_like(self.counts),
+        )
+
+    def rounds(self, dtype: Any) -> Float[Array, "*models"]:
+        """`num_seen` as a float, for schedules; exact to rounding beyond 2^31."""
+        return _counters.real(self.counts[..., SEEN, :], dtype)
+
+    def updates(self, dtype: Any) -> Float[Array, "*models"]:
+        """`num_updates` as a float."""
+        return _counters.real(self.counts[..., UPDATES, :], dtype)
+
+    def after(
+        self,
+        seen: Integer[Array, ""] | int = 0,
+        mistakes: Integer[Array, ""] | int = 0,
+        updates: Integer[Array, ""] | int = 0,
+    ) -> Self:
+        """The state with more rounds counted; not normalized."""
+        counts = self.counts
+        for row, more in enumerate((seen, mistakes, updates)):
+            if not isinstance(more, int) or more:
+                counts = counts + more * ONE[row]
+        return self._replace(counts=counts)
+
+    @property
+    def age(self) -> Integer[Array, ""]:
+        """The age of a support vector that enters in this round."""
+        return self.counts[..., SEEN, 1] + 1
+
+    def _rebase_clock(self) -> Self:
+        """The state with room for 2^30 more rounds in its counters and ages.
+
+        Ages count from the higher word of `num_seen`. Two units later they reach their
+        minimum, and the order of such old support vectors is forgotten.
+        """
+        expansion, counts = self.expansion, _counters.normalized(self.counts)
+        passed = self.counts[SEEN, 1] - counts[SEEN, 1]
+        older = jnp.maximum(expansion.ages, -UNIT) - passed
+        ages = jnp.where(expansion.mask, older, support_set.FREE)
+        return self._replace(expansion=expansion._replace(ages=ages), counts=counts)

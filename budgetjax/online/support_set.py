@@ -23,7 +23,6 @@ from jaxtyping import Array, Bool, Float, Integer
 
 from budgetjax import _checks, _platform, _pytree, kernels
 from budgetjax._errors import ArgumentError
-from budgetjax._pytree import Counter
 from budgetjax._shapes import Flag, Index, PerPair, PerRow, Scalar
 from budgetjax.kernels import Kernel
 
@@ -47,7 +46,8 @@ class Average(NamedTuple):
     """The memory of an average of iterates, in addition to the sums in the support set.
 
     Attributes:
-      start: the first round whose model is in the average.
+      start: the first round whose model is in the average, in words; see
+        `budgetjax._counters`.
       scale_sum: the sum of the scales since the sums were last brought up to date. A
         round that changes only the scale thus costs one addition.
       total: the number of rounds in the sums. It is halved together with them when
@@ -55,7 +55,7 @@ class Average(NamedTuple):
         rounds.
     """
 
-    start: Counter
+    start: Integer[Array, "*models two"]
     scale_sum: Float[Array, "*models"]
     total: Float[Array, "*models"]
 

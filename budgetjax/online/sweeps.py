@@ -16,8 +16,7 @@ from jaxtyping import Array, Bool, Float, Integer, Shaped
 from budgetjax import _checks, _platform, _pytree
 from budgetjax._errors import ArgumentError, names_errors
 from budgetjax.online import driver, examples
-from budgetjax.online.algorithm import Algorithm
-from budgetjax.online.state import OnlineState
+from budgetjax.online.state import Online, State
 
 MODELS = "models"
 States = TypeVar("States")
@@ -34,7 +33,7 @@ class Sweep(NamedTuple):
         of mistakes so far, or for regressors the mean squared error so far.
     """
 
-    states: OnlineState
+    states: Online
     rounds: Integer[Array, " points"]
     errors: Float[Array, "models points"]
 
@@ -46,8 +45,7 @@ class Sweep(NamedTuple):
 
 @names_errors("sweep")
 def sweep(
-    algorithm: Algorithm,
-    states: OnlineState,
+    states: Online,
     X: ArrayLike,
     y: ArrayLike,
     *,
@@ -73,7 +71,6 @@ def sweep(
     `jax.config.update("jax_num_cpu_devices", cores)`.
 
     Args:
-      algorithm: for example `budgetjax.pegasos`.
       states: stacked states, from `jax.vmap` over `init` or `Grid.init`.
       X: examples, shape `(n, num_features)`, n at least 1.
       y: labels, shape `(n,)`.
@@ -89,22 +86,21 @@ def sweep(
     Example:
       >>> X, y = bj.datasets.checkerboard(2000, seed=0)
       >>> grid = bj.grid(gamma=[1.0, 8.0], budget=[20, 50])
-      >>> states = grid.init(lambda gamma, budget: bj.pegasos.init(
-      ...     bj.RBF(gamma), num_features=2, budget=budget, capacity=50,
-      ...     regularization=1e-4))
-      >>> result = bj.sweep(bj.pegasos, states, X, y)
+      >>> states = grid.init(lambda gamma, budget: bj.Pegasos().init(
+      ...     bj.RBF(gamma), num_features=2, budget=budget, capacity=50))
+      >>> result = bj.sweep(states, X, y)
       >>> result.errors.shape, grid.table(error=result.error).rows[0][:2]
       ((4, 42), (8.0, 50))
     """
-    _checks.check_algorithm(algorithm, states)
-    vectors = states.expansion.vectors
-    if vectors.ndim != 3:
+    driver.check_online(states)
+    shape = states.counts.shape
+    if len(shape) != 3:
         raise ArgumentError(
             "states",
-            "be stacked along one axis, vectors of shape (models, rows, features)",
-            f"{vectors.shape}; use jax.vmap over init",
+            "be stacked along one axis",
+            f"{shape[:-2] or 'a single one'}; use jax.vmap over init",
         )
-    models = vectors.shape[0]
+    models = shape[0]
     one = _take(states, np.int32(0))
     X, y, weights = examples.check_stream(one, X, y, weight)
     if X.shape[0] == 0:
@@ -119,10 +115,10 @@ def sweep(
     index = np.minimum(np.arange(models + spare), models - 1)
     padded = _take(states, index) if spare else states
     together = side_by_side(states)
-    results = _run_anywhere(algorithm, chosen, together, size, padded, X, y, weights)
+    results = _run_anywhere(chosen, together, size, padded, X, y, weights)
     result, is_finite = _summarise(models, size, *results, weights)
     new = result.states
-    driver.check_room(new)
+    new.check_room()
     known = _checks.concrete(is_finite)
     if known is not None and not np.all(known):
         i = np.argmin(known).astype(np.int32)
@@ -133,18 +129,18 @@ def sweep(
 
 # One program, where slices of leaves would be one each.
 @jax.jit
-def _take(states: OnlineState, index: ArrayLike) -> OnlineState:
+def _take(states: Online, index: ArrayLike) -> Online:
     """One or several of the models."""
     return jax.tree.map(lambda leaf: leaf[index], states)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
 def _summarise(
-    models: int, size: int, states: OnlineState, mistakes: Array, weights: Array
+    models: int, size: int, states: Online, mistakes: Array, weights: Array
 ) -> tuple[Sweep, Bool[Array, " models"]]:
     """The result for these first models, and which of them are finite."""
     states, mistakes = jax.tree.map(lambda leaf: leaf[:models], (states, mistakes))
-    dtype = states.expansion.vectors.dtype
+    dtype = states.dtype
     present = jnp.pad(weights > 0, (0, -weights.shape[0] % size)).reshape(-1, size)
     rounds = jnp.cumsum(jnp.sum(present, axis=1, dtype=jnp.int32), dtype=jnp.int32)
     seen = jnp.maximum(rounds, 1).astype(dtype)
@@ -153,35 +149,35 @@ def _summarise(
     return Sweep(states, rounds, errors), is_finite
 
 
-def side_by_side(states: OnlineState) -> bool:
+def side_by_side(states: Online) -> bool:
     """Whether models run side by side: not if their matrices overflow the cache."""
     rows = states.expansion.vectors.shape[1]
     pairs = any(leaf.shape[1:] == (rows, rows) for leaf in jax.tree.leaves(states))
     return not (pairs and _platform.on_cpu())
 
 
-def _run_anywhere(algorithm, devices, together, size, *arrays):
+def _run_anywhere(devices, together, size, *arrays):
     """`_run_sharded` on devices of this process, or of several."""
     if all(device.process_index == jax.process_index() for device in devices):
-        return _run_sharded(algorithm, devices, together, size, *arrays)
+        return _run_sharded(devices, together, size, *arrays)
     from jax.experimental import multihost_utils
 
     # Host values, which all processes have, not arrays of one process.
     arrays = jax.device_get(arrays)
-    results = _run_sharded(algorithm, devices, together, size, *arrays)
+    results = _run_sharded(devices, together, size, *arrays)
     results = multihost_utils.process_allgather(results, tiled=True)
     return jax.tree.map(jnp.asarray, results)
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1, 2, 3))
-def _run_sharded(algorithm, devices, together, size, states, X, y, weights):
+@functools.partial(jax.jit, static_argnums=(0, 1, 2))
+def _run_sharded(devices, together, size, states, X, y, weights):
     """The final states, and the mistakes of every model at every point."""
 
     def local(states, X, y, weights):
         def learn(state):
             # Without an axis to agree over, every model has its own loop.
             axis = MODELS if together else None
-            return driver.run_with_errors(algorithm, state, X, y, weights, size, axis)
+            return driver.run_with_errors(state, X, y, weights, size, axis)
 
         if together:
             return jax.vmap(learn, axis_name=MODELS)(states)
@@ -228,7 +224,7 @@ class Grid(NamedTuple):
         for i in np.unique(ends):
             values = [column[i] for column in self.columns]
             one = jax.eval_shape(functools.partial(with_values, *values))
-        if isinstance(one, OnlineState):
+        if isinstance(one, State):
             rows, features = one.expansion.vectors.shape
             sizes = {"budget": rows - 1, "num_features": features}
             _checks.check_arrays(sizes, one, len(self.columns[0]))

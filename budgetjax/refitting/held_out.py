@@ -13,7 +13,6 @@ from jaxtyping import Array, Float, Shaped
 from budgetjax import losses, models
 from budgetjax._sharding import Shards
 from budgetjax.online import driver, importance
-from budgetjax.online.algorithm import Algorithm, clear
 from budgetjax.raw_rows import pad_rows, rows_at_once, to_dense, unpack
 from budgetjax.refitting import calibration, moving_vectors, newton, training_data
 from budgetjax.refitting.newton import Basis
@@ -188,10 +187,9 @@ def stream_fold(
 
     At most a reservoir of rows is used, in random order, so sorted examples do no harm.
     """
-    algorithm = problem.algorithm
-    if algorithm.restart is None:
+    if not state.learner.chooses_vectors:
         return state
-    state = clear(algorithm, state)
+    state = clear(state)
     vectors, shape = state.expansion.vectors, models.target_shape(state)
     kept, shards = None, Shards()
     has_labels = state.expansion.num_columns > 1 and not shape
@@ -216,11 +214,16 @@ def stream_fold(
     packed, y, weights, _ = rows
     X = unpack(packed)
     given = problem.features(X) if isinstance(X, np.ndarray) else X
-    return replay(algorithm, state, given, y, weights)
+    return replay(state, given, y, weights)
+
+
+@jax.jit
+def clear(state: Any) -> Any:
+    """The state with nothing learned."""
+    return state.restart()
 
 
 def replay(
-    algorithm: Algorithm,
     state: Any,
     X: Any,
     y: Shaped[np.ndarray, "n ..."],
@@ -238,7 +241,7 @@ def replay(
         given = rows, pad_rows(y[part], size, 1)
         counts = pad_rows(weights[part], size)
         state, _ = driver.run(
-            algorithm, state, *given, weight=counts, block_size=driver.PLAIN_SCAN
+            state, *given, weight=counts, block_size=driver.PLAIN_SCAN
         )
     return state
 

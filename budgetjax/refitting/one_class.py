@@ -14,7 +14,8 @@ from budgetjax._sharding import Shards, without_context_mesh
 from budgetjax.models import Given, Labelled
 from budgetjax.refitting import newton, training_data
 from budgetjax.refitting.newton import Basis
-from budgetjax.refitting.refit import find_algorithm, put_weights
+from budgetjax.refitting.problem import basis_of
+from budgetjax.refitting.refit import check_state, put_weights
 from budgetjax.refitting.training_data import Block
 
 
@@ -86,7 +87,7 @@ def one_class(
     """
     _checks.check_not_traced(state, X, weight)
     inner = models.unwrap(state)
-    algorithm = find_algorithm(inner)
+    check_state(inner)
     _checks.open_unit_interval("rate", rate)
     _checks.positive("penalty", penalty)
     if inner.expansion.num_columns > 1:
@@ -103,7 +104,7 @@ def one_class(
         takes, rows, targets, weight, of_labels=False
     )
     newton.check_memory(inner)
-    root = jax.jit(algorithm.basis)(inner)
+    root = basis_of(inner)
     basis = Basis(inner.kernel, inner.expansion, root, coder=coder)
     coefficients, inverse = _fit_ones(basis, read(), penalty)
     scores, counts = _leave_one_out(basis, read(), penalty, coefficients, inverse)
@@ -115,7 +116,7 @@ def one_class(
         method="inverted_cdf",
     )
     weights = coefficients[None].astype(root.dtype)
-    new = put_weights(algorithm, inner, basis, weights)
+    new = put_weights(inner, basis, weights)
     return models.rewrap(models.add_intercept(model, -float(threshold)), new)
 
 

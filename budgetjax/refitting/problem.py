@@ -9,7 +9,6 @@ from jaxtyping import Array, Float
 
 from budgetjax import losses, models
 from budgetjax.encoding import Coder, write_codes
-from budgetjax.online.algorithm import Algorithm
 from budgetjax.refitting.newton import Basis
 from budgetjax.refitting.training_data import Block, Units
 
@@ -19,7 +18,6 @@ class Problem(NamedTuple):
 
     Attributes:
       model: the whole model, with an online state inside.
-      algorithm: the algorithm of the state.
       loss: a function of a score and a target, both scalars, in these units.
       blocks: reads all examples; `again` is True if it can be called twice.
       units: the units of the targets.
@@ -36,7 +34,6 @@ class Problem(NamedTuple):
     """
 
     model: Any
-    algorithm: Algorithm
     loss: Callable[[Array, Array], Array]
     blocks: Callable[[], Iterator[Block]]
     again: bool
@@ -92,7 +89,7 @@ class Problem(NamedTuple):
 
     def basis(self, state: Any) -> Basis:
         """The features of the support vectors of a state."""
-        root = jax.jit(self.algorithm.basis)(state)
+        root = basis_of(state)
         return Basis(state.kernel, state.expansion, root, self.constant, self.coder)
 
     def features(
@@ -103,5 +100,15 @@ class Problem(NamedTuple):
 
     def with_vectors(self, state: Any, vectors: Float[Array, "rows d"]) -> Any:
         """The state with other support vectors."""
-        assert self.algorithm.with_vectors is not None, "refused before"
-        return jax.jit(self.algorithm.with_vectors)(state, vectors)
+        return _with_vectors(state, vectors)
+
+
+@jax.jit
+def basis_of(state: Any) -> Array:
+    """The features of a state, for which a refit solves."""
+    return state.learner.basis(state)
+
+
+@jax.jit
+def _with_vectors(state: Any, vectors: Array) -> Any:
+    return state.learner.with_vectors(state, vectors)

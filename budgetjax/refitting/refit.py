@@ -16,10 +16,11 @@ from budgetjax import _checks, _progress, _sharding, losses, models, scaling
 from budgetjax._errors import ArgumentError, names_errors, warn
 from budgetjax.encoding import Coder
 from budgetjax.models import Given, KernelModel
-from budgetjax.online import driver, registry, span
-from budgetjax.online.algorithm import Algorithm, restart_average, resume
+from budgetjax.online import driver, span, support_set
+from budgetjax.online.averages import restart_average
 from budgetjax.online.maintenance.removal import Unbudgeted
-from budgetjax.online.sgd import sgd
+from budgetjax.online.learners.sgd import SGD
+from budgetjax.online.state import SEEN, State
 from budgetjax.refitting import held_out, metric, moving_vectors, newton, training_data
 from budgetjax.refitting.held_out import Fold, Judged
 from budgetjax.refitting.newton import Basis
@@ -259,8 +260,8 @@ def start_refit(
     if of_solver:
         model = _wrap_solver_model(state, given, learn_metric, function)
     inner = models.unwrap(model)
-    algorithm = find_algorithm(inner, learn_metric)
-    moves = _check_moves(algorithm, move_vectors, learn_metric)
+    check_state(inner, learn_metric)
+    moves = _check_moves(inner, move_vectors, learn_metric)
     calibrates = _checks.flag("calibrate", calibrate)
     if calibrates and models.is_regressor(inner):
         raise ArgumentError("calibrate", "be False for a regressor", "True")
@@ -272,7 +273,6 @@ def start_refit(
     problem = _pose_problem(
         *read(of_labels=losses.takes_labels(function)),
         model=model,
-        algorithm=algorithm,
         loss=function,
         # A solver's vectors are rows of the data, which no label has changed.
         streams=not of_solver,
@@ -345,24 +345,26 @@ def _pose_problem(
     return _rescale(problem) if again and values else problem
 
 
-def find_algorithm(state: Any, learn_metric: Metric = False) -> Algorithm:
-    """The algorithm of a state, after a check that the state can be refitted."""
-    algorithm = registry.of_state(state)
+def check_state(state: Any, learn_metric: Metric = False) -> None:
+    """Raises unless this is a state that can be refitted."""
+    if not isinstance(state, State):
+        wanted = "be of a learner, with a kernel and support vectors"
+        raise ArgumentError("state", wanted, _checks.kind_name(state))
     _checks.check_invertible_dtype(state.expansion.vectors.dtype)
     check_metric(learn_metric, models.num_features(state))
     if int(state.expansion.num_active) == 0:
         raise ArgumentError("state", "have support vectors", "none")
-    return algorithm
 
 
 def _check_moves(
-    algorithm: Algorithm, move_vectors: bool, learn_metric: Metric
+    state: State, move_vectors: bool, learn_metric: Metric
 ) -> bool:
     """Whether vectors move without a metric, after checks of both arguments."""
     moves = _checks.flag("move_vectors", move_vectors)
     learns = learn_metric not in (False, "auto")
-    if (moves or learns) and algorithm.with_vectors is None:
-        wanted = f"be False for {algorithm.name}, whose features are no support vectors"
+    if (moves or learns) and not state.learner.has_vectors:
+        own = type(state.learner).__name__
+        wanted = f"be False for {own}, whose features are no support vectors"
         name, got = ("move_vectors", True) if moves else ("learn_metric", learn_metric)
         raise ArgumentError(name, wanted, got)
     if moves and learns:
@@ -390,13 +392,13 @@ def _wrap_solver_model(
     if not number:
         raise ArgumentError("state", "have support vectors", "none")
     columns, values = models.num_columns(known), models.is_regressor(known)
-    state = sgd.init(
+    loss = None if losses.takes_labels(loss) or not values else loss
+    state = SGD(loss=loss).init(
         known.kernel,
         num_features=width,
         budget=number,
         num_classes=None if values else max(2, columns),
         num_outputs=columns if values else 1,
-        loss=None if losses.takes_labels(loss) or not values else loss,
         maintenance=Unbudgeted(),
         dtype=vectors.dtype,
     )
@@ -545,7 +547,7 @@ def _compares_metric(problem: Problem, state: Any, rows: int) -> bool:
     """Whether held-out examples choose between a metric and none."""
     return (
         problem.form == "auto"
-        and problem.algorithm.with_vectors is not None
+        and state.learner.has_vectors
         and state.kernel.stationary
         and rows >= max(ENOUGH_FOR_METRIC, models.num_features(state) - problem.padding)
     )
@@ -561,7 +563,7 @@ def _build_model(problem: Problem, solution: Solution) -> Any:
         shift = weights[:, -1] + problem.units.origin
         shift = shift if len(weights) > 1 else shift[0]
         weights = weights[:, :-1]
-    state = put_weights(problem.algorithm, state, basis, weights)
+    state = put_weights(state, basis, weights)
     if not problem.streams:
         bias = jnp.asarray(shift, weights.dtype)
         state = models.to_kernel_model(state)._replace(bias=bias)
@@ -713,14 +715,25 @@ def _residual_deviation(
     return np.maximum(deviation, 1e-3)
 
 
+@jax.jit
+def resume(state: State, other: State) -> State:
+    """Another state of the learner, with the counters and the clock of this one."""
+    passed = state.counts[SEEN, 1] - other.counts[SEEN, 1]
+    expansion = other.expansion
+    ages = jnp.where(expansion.mask, expansion.ages + passed, support_set.FREE)
+    return other._replace(
+        expansion=expansion._replace(ages=ages, average=state.expansion.average),
+        counts=state.counts,
+    )
+
+
 def put_weights(
-    algorithm: Algorithm,
     state: Any,
     basis: Basis,
     weights: Float[np.ndarray, "problems features"],
 ) -> Any:
     """The state with these weights, ready to continue learning."""
-    state, finite = _put_weights(algorithm, state, basis.root, weights)
+    state, finite = _put_weights(state, basis.root, weights)
     if not bool(finite):
         vectors = basis.expansion.examples[basis.expansion.mask]
         raise ArgumentError(
@@ -731,12 +744,13 @@ def put_weights(
     return restart_average(state)
 
 
-@functools.partial(jax.jit, static_argnums=0)
+@jax.jit
 def _put_weights(
-    algorithm: Algorithm, state: Any, root: Array, weights: Array
+    state: Any, root: Array, weights: Array
 ) -> tuple[Any, Bool[Array, ""]]:
     """The state with these weights and its old average; and whether all are finite."""
-    state = algorithm.refresh_caches(algorithm.with_weights(state, root, weights))
+    learner = state.learner
+    state = learner.refresh(learner.with_weights(state, root, weights))
     return state, jnp.all(jnp.isfinite(state.expansion.coefficients_and_sums))
 
 

@@ -1,7 +1,7 @@
 """Names of types and functions in model files, which do not change when code moves.
 
-A state has the name of its algorithm, a class of this package its own (see
-`_pytree.record`), and a type of optax its public name.
+A class of this package has its own name (see `_pytree.record`), the state of a solver
+that of the solver, and a type of optax its public name.
 """
 
 import dataclasses
@@ -15,7 +15,7 @@ import optax
 
 from budgetjax import _pytree, losses, solvers
 from budgetjax._pytree import Name, is_named_tuple
-from budgetjax.online import features, registry
+from budgetjax.online.learners import features
 
 ESTIMATORS = "budgetjax.estimators"
 OPTAX_STATES = tuple(
@@ -27,6 +27,7 @@ OPTAX_STATES = tuple(
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     **{loss.__name__.strip("_"): loss for loss in losses.FUNCTIONS},
     "default optimizer": features.OPTIMIZER.update,
+    "start of the default optimizer": features.OPTIMIZER.init,
     **{
         f"optax.{name}": loss
         for name, loss in vars(optax.losses).items()
@@ -77,8 +78,9 @@ def build_record(kind: type, parts: Mapping[str, Any]) -> Any:
 def name_of(record: Any) -> str | None:
     """The registered name of the type of a record, or None."""
     kind, algorithm = type(record), getattr(record, "algorithm", None)
-    name = algorithm.value if isinstance(algorithm, Name) else kind.__name__
-    known = (name, f"optax.{name}")
+    own = (name for name, one in _pytree.records.items() if one is kind)
+    name = algorithm.value if isinstance(algorithm, Name) else next(own, None)
+    known = (name or "", f"optax.{kind.__name__}")
     return next((one for one in known if type_of(one) is kind), None)
 
 
@@ -90,10 +92,10 @@ def type_of(name: str) -> type | None:
         return kind if has_fields(kind) else None
     # All that is public must be imported before its records are known.
     importlib.import_module("budgetjax.public")
-    known = registry.by_name() | solvers.by_name()
+    known = solvers.by_name()
     if name in _pytree.records or name not in known:
         return _pytree.records.get(name)
-    # The state of an algorithm, which its `init` returns.
+    # The state of a solver, which its `init` returns.
     kind = known[name].init.__annotations__.get("return")
     return kind if has_fields(kind) else None
 

@@ -303,7 +303,9 @@ def solve(
         if np.ndim(tolerance):
             raise ArgumentError("tolerance", "be a number", f"{tolerance!r}")
     if state is not None:
-        _checks.check_algorithm(solver, state)
+        if getattr(state, "algorithm", None) != Name(solver.name):
+            kind = _checks.kind_name(state)
+            raise ArgumentError("state", f"be of {solver.name}", kind)
         for name in arguments:
             raise ArgumentError(name, "not come with a state", "one")
     # Some solvers derive their own thresholds from it.

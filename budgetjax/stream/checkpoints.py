@@ -33,18 +33,18 @@ class Checkpoint:
     """Writes positions of a run to a file, each at most once; without a path, none.
 
     A run continues only from a file of the same `batch_rows`, and of the same `start`,
-    the digest of the model and the algorithm at the start.
+    the digest of the model at the start.
     """
 
     def __init__(
-        self, path: Any, every: int, batch_rows: int, model: StreamModel, algorithm: str
+        self, path: Any, every: int, batch_rows: int, model: StreamModel
     ):
         if not isinstance(path, str | os.PathLike | None):
             raise ArgumentError("checkpoint", "be a path", f"{path!r}")
         self.path = None if path is None else os.fspath(path)
         self.every, self.batch_rows, self.written = every, batch_rows, -1
         if self.path is not None:
-            node, tensors = trees.encode((model, algorithm))
+            node, tensors = trees.encode(model)
             text = np.frombuffer(json.dumps(node).encode(), np.uint8)
             self.start = digest((text, *(tensors[name] for name in sorted(tensors))))
 

@@ -31,8 +31,7 @@ from budgetjax.encoding import Encoding
 from budgetjax.labels import format_labels
 from budgetjax.models import Labelled
 from budgetjax.online import driver, examples
-from budgetjax.online.algorithm import Algorithm
-from budgetjax.online.state import OnlineState
+from budgetjax.online.state import Online, State
 from budgetjax.raw_rows import column_names, pad_rows
 from budgetjax.scaling import Scaling, scale_warning
 from budgetjax.stream import batches as source
@@ -54,8 +53,7 @@ Labels = ArrayLike | Sequence[Any]
 
 @names_errors("fit_stream")
 def fit_stream(
-    algorithm: Algorithm,
-    state: OnlineState | StreamModel,
+    state: Online | StreamModel,
     batches: Iterable[object],
     *,
     classes: Labels | None = None,
@@ -86,9 +84,8 @@ def fit_stream(
     learner has a kernel matrix. Memory: the model, a few batches and the reservoir.
 
     Args:
-      algorithm: an online algorithm, for example `budgetjax.arow`.
-      state: a state of that algorithm; or a `StreamModel` to continue, with its
-        classes, scaling and curve.
+      state: from `init` of a learner, such as `budgetjax.AROW`; or a `StreamModel` to
+        continue, with its classes, scaling and curve.
       batches: from a reader of `budgetjax.stream`, or any iterable of `(X, y)` or
         `(X, y, weight)`: X of shape `(n, num_features)`, dense, a sparse matrix of
         SciPy, or a data frame or Arrow table, whose columns are matched by name to
@@ -146,15 +143,15 @@ def fit_stream(
     Example:
       >>> X, y = bj.datasets.checkerboard(2000, seed=0)
       >>> batches = [(X[i:i + 300], y[i:i + 300]) for i in range(0, 2000, 300)]
-      >>> state = bj.arow.init(bj.RBF(gamma=4.0), num_features=2, budget=30)
-      >>> model = bj.fit_stream(bj.arow, state, batches)
+      >>> state = bj.AROW().init(bj.RBF(gamma=4.0), num_features=2, budget=30)
+      >>> model = bj.fit_stream(state, batches)
       >>> model.num_rows, model.error < 0.25, model.predict(X[:5]).shape
       (2000, True, (5,))
     """
     _check_batches(batches)
     _checks.check_not_traced(state, batches)
     inner = state.state if isinstance(state, StreamModel) else state
-    _checks.check_algorithm(algorithm, inner)
+    driver.check_online(inner)
     fills = _checks.flag("fill_missing", fill_missing)
     model = _initial_model(
         state, classes, intercept, standardise, fills, encode, reservoir
@@ -162,29 +159,20 @@ def fit_stream(
     name = source.source_name(batches)
     total = batches.num_rows if isinstance(batches, Batches) else None
     model, batches = _match_columns(model, batches)
-    expansion = model.state.expansion
-    rows = source.rows_per_batch(
-        expansion.vectors.shape[1], expansion.vectors.dtype, batch_rows
-    )
+    learner = model.state
+    rows = source.rows_per_batch(learner.num_features, learner.dtype, batch_rows)
     resume, every = _checks.flag("resume", resume), _checks.size("every", every)
-    writer = Checkpoint(checkpoint, every, rows, model, algorithm.name)
-    learner = _Learner(algorithm, driver.block_length(block_size))
+    writer = Checkpoint(checkpoint, every, rows, model)
+    block_size = driver.block_length(block_size)
     position = (writer.read(model) if resume else None) or Position(model)
     writer.save(position)
     with _progress.progress_bar("fit_stream", progress, "rows", total) as report:
-        model = _learn(learner, batches, name, position, rows, writer, report)
-    return _replay_reservoir(learner, model, rows, name)
-
-
-class _Learner(NamedTuple):
-    """An algorithm, and the number of examples per block of `run`."""
-
-    algorithm: Algorithm
-    block_size: int
+        model = _learn(block_size, batches, name, position, rows, writer, report)
+    return _replay_reservoir(block_size, model, rows, name)
 
 
 def _learn(
-    learner: _Learner,
+    block_size: int,
     batches: Iterable[object],
     name: str,
     position: Position,
@@ -201,7 +189,7 @@ def _learn(
             while (batch := _read_next(ready, name, position)) is not None:
                 if batch.warning is not None:
                     warn(f"fit_stream: {name}: {batch.warning}")
-                position = _learn_batch(learner, position, batch, name)
+                position = _learn_batch(block_size, position, batch, name)
                 report(_progress_text(position.model), batch.rows)
                 writer.save_if_due(position)
             writer.save(position)
@@ -254,7 +242,7 @@ def _match_columns(
 
 
 def _initial_model(
-    state: OnlineState | StreamModel,
+    state: Online | StreamModel,
     classes: Labels | None,
     intercept: ArrayLike,
     standardise: bool,
@@ -314,7 +302,7 @@ def _initial_model(
 def _dtype_of_rows(model: StreamModel) -> np.dtype:
     """The dtype before scaling, when features may need more digits than after."""
     scaled = model.scaling is not None
-    return np.dtype(np.float64 if scaled else model.state.expansion.vectors.dtype)
+    return np.dtype(np.float64 if scaled else model.state.dtype)
 
 
 def _check_continued(
@@ -343,11 +331,11 @@ def _check_continued(
             raise ArgumentError("classes", expected, format_labels(known))
 
 
-def _check_classes(state: OnlineState, classes: Labels | None) -> np.ndarray | None:
+def _check_classes(state: Online, classes: Labels | None) -> np.ndarray | None:
     """The classes, after a check that the learner has one label per class."""
     if classes is None:
         return None
-    expected = max(2, state.expansion.num_columns)
+    expected = max(2, state.num_columns)
     if models.is_regressor(state):
         raise ArgumentError("classes", "be None for a regressor", f"{classes!r}")
     try:
@@ -475,16 +463,14 @@ def _with_model(model: StreamModel, name: str) -> Iterator[None]:
 
 
 def _learn_batch(
-    learner: _Learner, position: Position, batch: Batch, name: str
+    block_size: int, position: Position, batch: Batch, name: str
 ) -> Position:
     """The position after another batch."""
     model, state = position.model, position.model.state
     with _with_model(model, name):
         if isinstance(model.scaling, Scaling) and isinstance(batch.scaling, Scaling):
-            state = rescale_vectors(
-                learner.algorithm, state, model.scaling, batch.scaling
-            )
-        state, scores = _learn_rows(learner, state, batch)
+            state = rescale_vectors(state, model.scaling, batch.scaling)
+        state, scores = _learn_rows(block_size, state, batch)
     scored, error = _sum_errors(model, state, batch, scores)
     model = extend_curve(model, state, batch.scaling, batch.rows, scored, error)
     if model.reservoir is not None:
@@ -492,40 +478,37 @@ def _learn_batch(
     return Position(model, position.batches + 1, batch.first + batch.rows, batch.raw)
 
 
-def rescale_vectors(
-    algorithm: Algorithm, state: OnlineState, old: Scaling, new: Scaling
-) -> OnlineState:
+def rescale_vectors(state: Online, old: Scaling, new: Scaling) -> Online:
     """The state with its support vectors in the units of another scaling.
 
     They remain the same raw rows. If only means change and the kernel is stationary,
     the function of raw rows does not change; if deviations change, distances change,
     and the kernel matrices that learners keep are recomputed. The frequencies of
-    `budgetjax.fourier` are not rows and do not change.
+    `budgetjax.Fourier` are not rows and do not change.
 
     The cost is O(B d), or O(B^2 (d + B)) for learners with a kernel matrix or a span,
     whose basis becomes a close one that is orthonormal under the new kernel matrix.
     """
+    if not isinstance(state, State):
+        wanted = "be False for a model that is no single kernel expansion"
+        raise ArgumentError("standardise", wanted, True)
     mask = np.asarray(state.expansion.mask)
-    if algorithm.with_vectors is None or not np.any(mask):
+    if not state.learner.has_vectors or not np.any(mask):
         return state
     vectors = np.asarray(state.expansion.examples)
     moved = new.moved(vectors, old) - np.asarray(state.expansion.origin)[None]
     rows = np.where(mask[:, None], moved, 0)
-    return _replace_vectors(
-        algorithm, state, jax.device_put(rows.astype(vectors.dtype))
-    )
+    return _replace_vectors(state, jax.device_put(rows.astype(vectors.dtype)))
 
 
-@functools.partial(jax.jit, static_argnums=0)
-def _replace_vectors(
-    algorithm: Algorithm, state: OnlineState, vectors: Array
-) -> OnlineState:
-    assert algorithm.with_vectors is not None, "left alone before"
-    return algorithm.refresh_caches(algorithm.with_vectors(state, vectors))
+@jax.jit
+def _replace_vectors(state: State, vectors: Array) -> State:
+    learner = state.learner
+    return learner.refresh(learner.with_vectors(state, vectors))
 
 
 def _sum_errors(
-    model: StreamModel, state: OnlineState, batch: Batch, scores: Array
+    model: StreamModel, state: Online, batch: Batch, scores: Array
 ) -> tuple[int, float]:
     """The rows that count, and their errors before they were learned by `state`."""
     if not models.is_regressor(state):
@@ -535,11 +518,11 @@ def _sum_errors(
     values = models.predict_from_scores(state, np.asarray(scores, np.float64))
     residuals = (values - batch.y)[present] * models.unit_of_targets(model)
     squares = float(np.vdot(residuals, residuals))
-    return int(present.sum()), squares / state.expansion.num_columns
+    return int(present.sum()), squares / state.num_columns
 
 
 def _replay_reservoir(
-    learner: _Learner, model: StreamModel, size: int, name: str
+    block_size: int, model: StreamModel, size: int, name: str
 ) -> StreamModel:
     """The model after a replay of its reservoir, which the curve does not count."""
     if model.reservoir is None:
@@ -547,37 +530,37 @@ def _replay_reservoir(
     state, kept = model.state, model.reservoir.rows()
     X = kept.X
     if model.scaling is not None:
-        X = model.scaling.apply(X, state.expansion.vectors.dtype)
+        X = model.scaling.apply(X, state.dtype)
     with _with_model(model, f"the reservoir of {name}"):
         for start in range(0, len(X), size):
             part = slice(start, start + size)
             batch = _pad(X[part], kept.y[part], kept.weights[part], size, start)
-            state, _ = _learn_rows(learner, state, batch)
+            state, _ = _learn_rows(block_size, state, batch)
     return model._replace(model=model.model._replace(model=state), reservoir=None)
 
 
 def _learn_rows(
-    learner: _Learner, state: OnlineState, batch: Batch
-) -> tuple[OnlineState, Array]:
+    block_size: int, state: Online, batch: Batch
+) -> tuple[Online, Array]:
     """The state after a batch, and the scores of its rows."""
     # Arrays in the state's dtypes need no compiled program to go to the device.
     X, y, weights = jax.device_put((batch.X, batch.y, batch.weight))
     # The same arguments as those of `run`, whose program a refit needs too.
-    algorithm, size = learner
-    new, scores = driver.run_checked(algorithm, state, X, y, weights, size, True)
+    new, scores = driver.run_checked(state, X, y, weights, block_size, True)
     values = np.asarray(scores).reshape(len(X), -1).sum(axis=1)
-    good = np.isfinite(values + np.asarray(driver.diagonal(state.kernel, X)))
-    terms = np.asarray(new.expansion.coefficients_and_sums)[:-1]
-    if not np.all(good) or not np.isfinite(np.sum(terms) + new.expansion.scale):
+    good = np.isfinite(values + np.asarray(driver.check_rows(state, X)))
+    if not np.all(good) or not np.isfinite(driver.nan_unless_finite(new)):
         # A support vector with a finite score may make scores of later rows infinite.
         stop = min(int(np.argmin(np.append(good, False))) + 1, batch.rows)
         why = driver.explain_overflow(state, X[:stop], batch.first)
         raise InputError(f"the model must stay finite: {why}")
-    driver.check_room(new)
+    new.check_room()
     return new, scores
 
 
 def _progress_text(model: StreamModel) -> str:
-    vectors = int(model.state.expansion.num_active)
     name = "mean squared error" if models.is_regressor(model.state) else "error"
-    return f"{name} {model.error:.4g}, {vectors} support vectors"
+    text = f"{name} {model.error:.4g}"
+    if not isinstance(model.state, State):
+        return text
+    return f"{text}, {int(model.state.expansion.num_active)} support vectors"

@@ -9,7 +9,7 @@ from budgetjax import _pytree, models
 from budgetjax._errors import InputError, Named
 from budgetjax.encoding import Encoding
 from budgetjax.models import Labelled
-from budgetjax.online.state import OnlineState
+from budgetjax.online.state import Online
 from budgetjax.scaling import Scaling
 from budgetjax.stream.reservoir import Reservoir
 
@@ -96,7 +96,7 @@ class CheckpointError(_WithModel, OSError):
 
 def extend_curve(
     model: StreamModel,
-    state: OnlineState,
+    state: Online,
     scaling: Scaling | Encoding | None,
     rows: int,
     scored: int,

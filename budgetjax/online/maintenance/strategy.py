@@ -14,7 +14,6 @@ from budgetjax._pytree import Record, fields_of
 from budgetjax._shapes import Index, Scalar
 from budgetjax.kernels import Kernel
 from budgetjax.online import support_set
-from budgetjax.online.state import OnlineState
 from budgetjax.online.support_set import Candidate, Edits, Expansion
 
 Insert = Callable[..., tuple["Maintenance", Edits]]
@@ -33,7 +32,7 @@ class Maintenance(Record, abstract=True):
       ...         similar = jnp.where(expansion.mask, candidate.kernel_row, jnp.inf)
       ...         victim = jnp.argmin(similar)
       ...         return self, self.replace(expansion, candidate, victim)
-      >>> state = bj.perceptron.init(
+      >>> state = bj.Perceptron().init(
       ...     bj.RBF(1.0), num_features=2, budget=5, maintenance=RemoveFarthest())
     """
 
@@ -119,8 +118,3 @@ def _check_result(name: str, insert: Insert) -> Insert:
             )
 
     return checked
-
-
-def maintenance_of(state: OnlineState) -> Maintenance | None:
-    """The strategy of a learner that has one."""
-    return getattr(state, "maintenance", None)

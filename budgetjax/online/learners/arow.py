@@ -1,22 +1,22 @@
-"""AROW on a budget: second-order learning with a kernel; see `init`."""
+"""AROW on a budget: second-order learning with a kernel."""
 
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax.typing import ArrayLike, DTypeLike
+from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float
 
-from budgetjax import _checks, _platform, _sharding, losses
-from budgetjax._errors import ArgumentError, names_errors
-from budgetjax._pytree import Counter, Name
-from budgetjax._shapes import Index, Label, PerPair, PerRow, Scalar, Score
+from budgetjax import _checks, _platform, _pytree, _sharding, kernels, losses
+from budgetjax._errors import ArgumentError
+from budgetjax._pytree import leaf
+from budgetjax._shapes import Index, Label, PerPair, PerRow, Scalar
 from budgetjax.kernels import Kernel
-from budgetjax.online import algorithm, importance, span, support_set
-from budgetjax.online.algorithm import Algorithm, init_fields, violates_hinge
-from budgetjax.online.maintenance import Maintenance, init_maintenance
+from budgetjax.online import importance, span, support_set
+from budgetjax.online.learner import Learner
+from budgetjax.online.maintenance import Maintenance
 from budgetjax.online.span import Span
-from budgetjax.online.state import record_state
+from budgetjax.online.state import State
 from budgetjax.online.support_set import NOWHERE, Candidate, Edits, RankOneUpdate
 
 # Lambda of the Pegasos that chooses the support vectors. Larger values let fewer
@@ -28,58 +28,26 @@ REGULARIZATION = 1e-4
 ROUNDING = 1024
 
 
-@record_state
-class State(NamedTuple):
-    """The state of AROW.
+@_pytree.record
+class AROWMemory(NamedTuple):
+    """What AROW remembers. The coefficients of the state are those of the mean weights.
 
     Attributes:
-      expansion: the support set. Its coefficients are those of the mean weights.
-      maintenance: the strategy, with its memory, or None if the support vectors are
-        fixed landmarks.
       counts: the unscaled coefficients of Pegasos, which `maintenance` uses to decide,
-        shape `(rows, columns)`, or None.
+        shape `(rows, columns)`; None if the support vectors are fixed.
       span: the span of the support vectors, with an orthonormal basis.
       certainty: I - S, with S the covariance of the weights in that basis, shape
         `(rows, rows)`: 0 for unknown directions.
-      confidence: r.
-      drift: the share of S that an update forgets.
-      moves: allowed moves per B and per doubling of the stream.
       num_moves: rounds that moved support vectors.
-      num_updates: rounds whose margin was below 1.
     """
 
-    algorithm: Name
-    kernel: Kernel
-    expansion: support_set.Expansion
-    maintenance: Maintenance | None
     counts: Float[Array, "rows columns"] | None
     span: Span
     certainty: PerPair
-    confidence: Scalar
-    drift: Scalar
-    moves: Scalar
     num_moves: Index
-    num_seen: Counter
-    num_mistakes: Counter
-    num_updates: Counter
 
 
-@names_errors("arow.init")
-def init(
-    kernel: Kernel,
-    *,
-    num_features: int,
-    budget: ArrayLike,
-    num_classes: int = 2,
-    confidence: ArrayLike = 0.01,
-    drift: ArrayLike = 0.0,
-    moves: ArrayLike = 2.0,
-    maintenance: Maintenance | None = None,
-    landmarks: ArrayLike | None = None,
-    seed: ArrayLike = 0,
-    capacity: int | None = None,
-    dtype: DTypeLike = jnp.float32,
-) -> State:
+class AROW(Learner):
     r"""AROW on a budget: second-order learning in the span of the support vectors.
 
     The weights of the model, in the span of the support vectors, have a mean and a
@@ -107,6 +75,9 @@ def init(
     An example of weight w has the noise r / w, though none that float32 cannot resolve,
     and enters Pegasos with weight w.
 
+    With fixed ``vectors`` of `init` there is no step 1. `budgetjax.variance` gives the
+    variance of the score of any example.
+
     Cost: O(B (d + C)) per example; a margin below 1 adds O(B (B + d + C)). Memory:
     three B x B matrices.
 
@@ -122,13 +93,10 @@ def init(
         with 0.01, and in 78 with 0.
       moves: rounds that may move support vectors, per B and per doubling of the
         stream's length; at least 0.
-      landmarks: fixed support vectors, shape `(m, num_features)` with m at most B, as
-        for `budgetjax.nystrom.init`. With landmarks there is no step 1 and no
-        `maintenance`.
 
     Example:
-      >>> state = bj.arow.init(bj.RBF(gamma=1.0), num_features=2, budget=100)
-      >>> state = bj.arow.step(state, jnp.array([1.0, 2.0]), -1)
+      >>> state = bj.AROW().init(bj.RBF(gamma=1.0), num_features=2, budget=100)
+      >>> state = bj.step(state, jnp.array([1.0, 2.0]), -1)
       >>> bj.predict(state, jnp.array([[1.0, 2.0]])).tolist()
       [-1]
 
@@ -143,36 +111,103 @@ def init(
     `budgetjax/online/span.py`). Pegasos counts the updates of the model as its rounds;
     its lambda is 0.0001.
     """
-    sizes = num_features, budget, num_classes, capacity, dtype
-    shared = init_fields("arow", kernel, *sizes)
-    _checks.check_invertible_dtype(dtype)
-    kernel, expansion = shared["kernel"], shared["expansion"]
-    strategy, counts = None, None
-    if landmarks is not None:
-        if maintenance is not None:
-            raise ArgumentError(
-                "maintenance", "be None with landmarks, which stay", f"{maintenance!r}"
-            )
-        shared["expansion"], basis = span.with_landmarks(kernel, expansion, landmarks)
-    else:
-        basis = span.empty(expansion.ages.shape[0], dtype)
-        if isinstance(maintenance, Maintenance) and not maintenance.keeps_full:
-            raise ArgumentError(
-                "maintenance", "keep a full budget full", f"{maintenance!r}"
-            )
-        strategy = init_maintenance(maintenance, shared, seed)
-        counts = jnp.zeros_like(expansion.coefficients_and_sums)
-    return State(
-        **shared,
-        maintenance=strategy,
-        counts=counts,
-        span=basis,
-        certainty=jnp.zeros_like(basis.root),
-        confidence=_checks.as_leaf("confidence", confidence, dtype, _checks.positive),
-        drift=_checks.as_leaf("drift", drift, dtype, _checks.unit_interval),
-        moves=_checks.as_leaf("moves", moves, dtype, _checks.non_negative),
-        num_moves=jnp.zeros((), jnp.int32),
-    )
+
+    takes = ("num_classes", "maintenance", "vectors")
+    confidence: ArrayLike = leaf(_checks.positive, default=0.01)
+    drift: ArrayLike = leaf(_checks.unit_interval, default=0.0)
+    moves: ArrayLike = leaf(_checks.non_negative, default=2.0)
+
+    def bind(self, expansion, num_classes):
+        _checks.check_invertible_dtype(expansion.vectors.dtype)
+        return super().bind(expansion, num_classes)
+
+    def start(self, state, seed, vectors):
+        expansion, counts = state.expansion, None
+        if vectors is not None:
+            expansion, basis = span.with_landmarks(state.kernel, expansion, vectors)
+        else:
+            basis = span.empty(len(expansion.ages), state.dtype)
+            if state.maintenance is None or not state.maintenance.keeps_full:
+                wanted = "keep a full budget full"
+                raise ArgumentError("maintenance", wanted, f"{state.maintenance!r}")
+            counts = jnp.zeros_like(expansion.coefficients_and_sums)
+        certainty = jnp.zeros_like(basis.root)
+        memory = AROWMemory(counts, basis, certainty, jnp.zeros((), jnp.int32))
+        return state._replace(expansion=expansion, memory=memory)
+
+    def restart(self, state):
+        """Forgets all; fixed vectors, which do not depend on labels, and their span stay."""
+        old, memory = state.expansion, state.memory
+        if memory.counts is not None:
+            return super().restart(state)
+        terms = jnp.zeros_like(old.coefficients_and_sums)
+        certainty = jnp.zeros_like(memory.certainty)
+        return state.empty()._replace(
+            expansion=old._replace(coefficients_and_sums=terms),
+            memory=memory._replace(certainty=certainty),
+        )
+
+    def update(self, state, score, y, candidate):
+        """Steps 1 and 2."""
+        moved, num_moves = _move_if_allowed(state, y, candidate)
+        model, kernel_row = moved.model, moved.kernel_row
+
+        # The loss of the mean after the move.
+        now = jnp.matmul(kernel_row, model.coefficients, precision="highest")
+        loss = jnp.maximum(1 - losses.margin(now, y), 0)
+        root = model.span.root
+        p = jnp.matmul(root, kernel_row, precision="highest")
+        # The drift forgets a share of the knowledge, I - S.
+        kept = 1 - self.drift
+        s = p - kept * jnp.matmul(model.certainty, p, precision="highest")
+        # Since S <= I, v >= s^T s; rounding can break this when it makes K, and so S,
+        # indefinite.
+        v = jnp.maximum(jnp.dot(p, s, precision="highest"), jnp.dot(s, s))
+        columns = 1 if score.shape[0] == 1 else 2
+        # Figure 1 of AROW: beta_t and alpha_t = loss beta_t.
+        # A weight does not take it below the rounding errors of v.
+        least = jnp.minimum(self.confidence, ROUNDING * jnp.finfo(v.dtype).eps)
+        noise = jnp.maximum(self.confidence / candidate.weight, least)
+        beta = jnp.where(loss > 0, 1 / (columns * v + noise), 0)
+        certainty = span.add_products(kept * model.certainty, (beta * s, s))
+        step = RankOneUpdate(
+            jnp.matmul(s, root, precision="highest"),
+            loss * beta * losses.margin_subgradient(now, y),
+        )
+
+        terms = model.coefficients + step.weights[:, None] * step.term[None]
+        rows = tuple(row._replace(term=terms[row.slot]) for row in moved.rows)
+        updates = (*moved.rank_one_updates, step)
+        memory = AROWMemory(moved.counts, model.span, certainty, num_moves)
+        state = state._replace(maintenance=moved.maintenance, memory=memory)
+        return state, Edits(rows, updates)
+
+    def variance(self, state, X):
+        """`k(x, x) - p^T (I - S) p`: S within the span of the support vectors, I beyond."""
+        expansion, memory = state.expansion, state.memory
+        squares = kernels.squared_norms(X)
+        rows = support_set.kernel_rows(state.kernel, expansion, X, squares)
+        rows = jnp.where(expansion.mask[None], rows, 0)
+        p = jnp.matmul(rows, memory.span.root.T, precision="highest")
+        known = jnp.matmul(p, memory.certainty, precision="highest")
+        # K has a ridge, so the variance of a vector itself may round to below 0.
+        return jnp.maximum(
+            state.kernel.diag(X, squares) - jnp.sum(known * p, axis=1), 0
+        )
+
+    def with_vectors(self, state, vectors):
+        return span.with_vectors(state, vectors)
+
+    def refresh(self, state):
+        """Restarts the strategy, which uses the coefficients of Pegasos."""
+        counts, strategy = state.memory.counts, state.maintenance
+        if strategy is None or counts is None:
+            return state
+        pegasos = _pegasos(state.expansion, counts)
+        return state._replace(maintenance=strategy.restart(state.kernel, pegasos))
+
+    def no_update_above(self, state):
+        return 1.0
 
 
 class Model(NamedTuple):
@@ -200,71 +235,28 @@ class MovedModel(NamedTuple):
     rank_one_updates: tuple[RankOneUpdate, ...]
 
 
-def update(
-    state: State, score: Score, y: Label, candidate: Candidate
-) -> tuple[State, Edits]:
-    """Steps 1 and 2."""
-    moved, num_moves = _move_if_allowed(state, y, candidate)
-    model, kernel_row = moved.model, moved.kernel_row
-
-    # The loss of the mean after the move.
-    now = jnp.matmul(kernel_row, model.coefficients, precision="highest")
-    loss = jnp.maximum(1 - losses.margin(now, y), 0)
-    root = model.span.root
-    p = jnp.matmul(root, kernel_row, precision="highest")
-    # The drift forgets a share of the knowledge, I - S.
-    kept = 1 - state.drift
-    s = p - kept * jnp.matmul(model.certainty, p, precision="highest")
-    # Since S <= I, v >= s^T s; rounding can break this when it makes K, and so S,
-    # indefinite.
-    v = jnp.maximum(jnp.dot(p, s, precision="highest"), jnp.dot(s, s))
-    columns = 1 if score.shape[0] == 1 else 2
-    # Figure 1 of AROW: beta_t and alpha_t = loss beta_t.
-    # A weight does not take it below the rounding errors of v.
-    least = jnp.minimum(state.confidence, ROUNDING * jnp.finfo(v.dtype).eps)
-    noise = jnp.maximum(state.confidence / candidate.weight, least)
-    beta = jnp.where(loss > 0, 1 / (columns * v + noise), 0)
-    certainty = span.add_products(kept * model.certainty, (beta * s, s))
-    step = RankOneUpdate(
-        jnp.matmul(s, root, precision="highest"),
-        loss * beta * losses.margin_subgradient(now, y),
-    )
-
-    terms = model.coefficients + step.weights[:, None] * step.term[None]
-    rows = tuple(row._replace(term=terms[row.slot]) for row in moved.rows)
-    updates = (*moved.rank_one_updates, step)
-    new = state._replace(
-        maintenance=moved.maintenance,
-        counts=moved.counts,
-        span=model.span,
-        certainty=certainty,
-        num_moves=num_moves,
-    )
-    return new, Edits(rows, updates)
-
-
 def _move_if_allowed(
     state: State, y: Label, candidate: Candidate
 ) -> tuple[MovedModel, Index]:
     """Step 1, if it is allowed and needed, and the number of moves."""
-    expansion = state.expansion
+    expansion, memory = state.expansion, state.memory
     kernel_row = jnp.where(expansion.mask, candidate.kernel_row, 0)
     model = Model(
-        state.span, state.certainty, expansion.coefficients_and_sums, expansion.mask
+        memory.span, memory.certainty, expansion.coefficients_and_sums, expansion.mask
     )
-    strategy, counts = state.maintenance, state.counts
+    strategy, counts = state.maintenance, memory.counts
     if strategy is None or counts is None:
         nowhere = jnp.asarray(NOWHERE, jnp.int32)
         row = support_set.row(expansion, candidate, nowhere)
-        return MovedModel(model, None, None, kernel_row, (row,), ()), state.num_moves
+        return MovedModel(model, None, None, kernel_row, (row,), ()), memory.num_moves
 
     score = jnp.matmul(kernel_row, counts, precision="highest")
     budget = expansion.budget.astype(score.dtype)
-    doublings = jnp.log2(1 + (state.num_seen.real(budget.dtype) + 1) / budget)
-    allowed = budget * (1 + state.moves * doublings)
+    doublings = jnp.log2(1 + (state.rounds(budget.dtype) + 1) / budget)
+    allowed = budget * (1 + state.learner.moves * doublings)
     # Pegasos divides the counts by lambda t, where t counts its own rounds.
-    limit = REGULARIZATION * state.num_updates.real(budget.dtype)
-    moves = (state.num_moves.astype(budget.dtype) + 1 <= allowed) & (
+    limit = REGULARIZATION * state.updates(budget.dtype)
+    moves = (memory.num_moves.astype(budget.dtype) + 1 <= allowed) & (
         losses.margin(score, y) <= limit
     )
 
@@ -285,7 +277,7 @@ def _move_if_allowed(
         edits = nothing.rows, nothing.rank_one_updates
         return MovedModel(model, strategy, counts, kernel_row, *edits)
 
-    return _sharding.cond(moves, move, stay), state.num_moves + moves.astype(jnp.int32)
+    return _sharding.cond(moves, move, stay), memory.num_moves + moves.astype(jnp.int32)
 
 
 def _move(
@@ -388,43 +380,9 @@ def _replace_vector(
     return Model(changed, certainty, terms, mask), RankOneUpdate(shares, left)
 
 
-def restart(state: State) -> State:
-    """Forgets all; landmarks, which do not depend on labels, and their span stay."""
-    old, empty = state.expansion, algorithm.restart(state)
-    empty = empty._replace(
-        certainty=jnp.zeros_like(state.certainty),
-        num_moves=jnp.zeros_like(state.num_moves),
-    )
-    if state.counts is None:
-        terms = jnp.zeros_like(old.coefficients_and_sums)
-        return empty._replace(expansion=old._replace(coefficients_and_sums=terms))
-    nothing = span.empty(len(old.ages), old.vectors.dtype)
-    return empty._replace(counts=jnp.zeros_like(state.counts), span=nothing)
-
-
-def refresh_caches(state: State) -> State:
-    """Restarts the strategy, which uses the coefficients of Pegasos."""
-    if state.maintenance is None or state.counts is None:
-        return state
-    pegasos = _pegasos(state.expansion, state.counts)
-    return state._replace(maintenance=state.maintenance.restart(state.kernel, pegasos))
-
-
 def _pegasos(
     expansion: support_set.Expansion, counts: Float[Array, "rows columns"]
 ) -> support_set.Expansion:
     """The support set with the coefficients of Pegasos."""
     one = jnp.ones_like(expansion.scale)
     return expansion._replace(coefficients_and_sums=counts, scale=one)
-
-
-arow = Algorithm(
-    "arow",
-    init,
-    violates_hinge,
-    update,
-    with_vectors=span.with_vectors,
-    refresh_caches=refresh_caches,
-    restart=restart,
-    no_update_above=lambda state: 1.0,
-)

@@ -49,13 +49,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Integer, Shaped
 
-from budgetjax import _platform, _sharding, kernels, losses
+from budgetjax import _counters, _platform, _sharding, kernels, losses
 from budgetjax._errors import ArgumentError, names_errors
-from budgetjax._pytree import Counter
 from budgetjax._shapes import Examples, Flag, Index, PerExample, Scalar, Scores, Targets
 from budgetjax.online import support_set
-from budgetjax.online.maintenance.strategy import maintenance_of
-from budgetjax.online.state import OnlineState, State
+from budgetjax.online.state import SEEN, State
 from budgetjax.online.support_set import (
     NOWHERE,
     Average,
@@ -70,7 +68,7 @@ class Block(NamedTuple):
     """A block of examples, and everything known before its first round.
 
     Attributes:
-      algorithm, X, y, weights, axis: as for `Algorithm.learn`.
+      X, y, weights, axis: as for `Online.learn`.
       present: where an example has a weight.
       squares, selves, gram: `||x||^2`, `k(x, x)`, and `k(x_i, x_j)` of all pairs.
       rounds_ahead: rounds since the start of the block, before each example and after
@@ -80,7 +78,6 @@ class Block(NamedTuple):
       in_average: which rounds are in an average of iterates, if there is one.
     """
 
-    algorithm: Any
     X: Examples
     y: Targets
     weights: PerExample
@@ -123,24 +120,22 @@ class Loop(NamedTuple):
 
 
 def block(
-    algorithm: Any,
     state: State,
     X: Examples,
     y: Targets,
     weights: PerExample,
     axis: str | None = None,
 ) -> tuple[State, Scores]:
-    """`Algorithm.learn` of a conservative learner, one round per example.
+    """`Online.learn` of a conservative learner, one round per example.
 
     Cost: O(B d + T d) per example for blocks of T, and O(T + B) per violation, plus its
     maintenance.
     """
     run = _run_block if X.shape[0] == 1 else _run_derivable_block
-    return run(algorithm, axis, state, X, y, weights)
+    return run(axis, state, X, y, weights)
 
 
 def _run_block(
-    algorithm: Any,
     axis: str | None,
     state: State,
     X: Examples,
@@ -154,9 +149,7 @@ def _run_block(
 
     def learn(given):
         state, kernel_rows, weights, _ = given
-        state, block = _prepare_block(
-            algorithm, state, X, y, weights, squares, gram, axis
-        )
+        state, block = _prepare_block(state, X, y, weights, squares, gram, axis)
         loop = _start_loop(block, state, kernel_rows)
         if X.shape[0] == 1:
             loop = _run_single(block, _make_room_if_full(block, loop))
@@ -181,11 +174,11 @@ def _run_block(
     return state, scores
 
 
-_run_derivable_block = jax.custom_jvp(_run_block, nondiff_argnums=(0, 1))
+_run_derivable_block = jax.custom_jvp(_run_block, nondiff_argnums=(0,))
 
 
 @_run_derivable_block.defjvp
-def _derive_block(algorithm: Any, axis: str | None, primals: Any, tangents: Any) -> Any:
+def _derive_block(axis: str | None, primals: Any, tangents: Any) -> Any:
     """The derivative of a block is that of its steps.
 
     Reverse mode cannot go through a loop whose number of turns depends on the data. A
@@ -195,7 +188,7 @@ def _derive_block(algorithm: Any, axis: str | None, primals: Any, tangents: Any)
     def learn(state: Any, X: Examples, y: Targets, weights: PerExample) -> Any:
         def body(state, example):
             one = jax.tree.map(lambda value: value[None], example)
-            state, scores = _run_block(algorithm, axis, state, *one)
+            state, scores = _run_block(axis, state, *one)
             return state, scores[0]
 
         return jax.lax.scan(body, state, (X, y, weights))
@@ -204,7 +197,6 @@ def _derive_block(algorithm: Any, axis: str | None, primals: Any, tangents: Any)
 
 
 def _prepare_block(
-    algorithm: Any,
     state: State,
     X: Examples,
     y: Targets,
@@ -216,9 +208,9 @@ def _prepare_block(
     """The state before the first round, and the constants of the block."""
     present = weights > 0
     rounds_ahead = sums_before(present.astype(jnp.int32))
-    decay = algorithm.decay(state, rounds_ahead)
+    decay = state.learner.decay(state, rounds_ahead)
     if decay.shape != rounds_ahead.shape:
-        with names_errors(algorithm.name):
+        with names_errors(type(state.learner).__name__):
             wanted = f"return one number per round, shape {rounds_ahead.shape}"
             raise ArgumentError("decay", wanted, f"shape {decay.shape}")
     # The decay before the first round is 0, up to a correction of the scale's rounding,
@@ -228,10 +220,9 @@ def _prepare_block(
     state = state._replace(expansion=expansion._replace(scale=scale))
     in_average = present
     if expansion.average is not None:
-        seen = _num_seen(state, rounds_ahead[1:])
-        in_average = present & seen.reaches(expansion.average.start)
+        seen = jax.vmap(lambda ahead: state.after(ahead).counts[SEEN])(rounds_ahead[1:])
+        in_average = present & _counters.reaches(seen, expansion.average.start)
     return state, Block(
-        algorithm=algorithm,
         X=X,
         y=y,
         weights=weights,
@@ -246,14 +237,14 @@ def _prepare_block(
     )
 
 
-def _makes_room_ahead(state: OnlineState) -> bool:
+def _makes_room_ahead(state: State) -> bool:
     """Whether maintenance waits for a full budget, outside the loop."""
-    strategy = maintenance_of(state)
+    strategy = state.maintenance
     return strategy is not None and strategy.makes_room_ahead
 
 
 def _start_loop(
-    block: Block, state: OnlineState, kernel_rows: Float[Array, "size rows"]
+    block: Block, state: State, kernel_rows: Float[Array, "size rows"]
 ) -> Loop:
     """The loop before its first turn, with nothing pending."""
     coefficients = state.expansion.coefficients
@@ -320,7 +311,7 @@ def _make_room(block: Block, loop: Loop, wanted: Flag) -> Loop:
     before = support_set.write(state.expansion, edits)
     after = state.maintenance.make_room(state.kernel, before)
     expansion = support_set.select(wanted, after, before)
-    state = block.algorithm.refresh_caches(state._replace(expansion=expansion))
+    state = state.learner.refresh(state._replace(expansion=expansion))
     kernel_rows = support_set.kernel_rows(
         state.kernel, expansion, block.X, block.squares
     )
@@ -370,9 +361,7 @@ def _finish_block(block: Block, state: State, loop: Loop) -> State:
         expansion=expansion._replace(
             scale=_scale_before(block, new, loop.last, size), average=average
         ),
-        num_seen=_num_seen(state, block.rounds_ahead[-1]),
-        num_mistakes=state.num_mistakes.after(jnp.sum(mistaken, dtype=jnp.int32)),
-    )
+    ).after(block.rounds_ahead[-1], jnp.sum(mistaken, dtype=jnp.int32))
 
 
 def sums_before(values: Shaped[Array, " n"]) -> Shaped[Array, " ticks"]:
@@ -396,13 +385,8 @@ def decayed_scale(scale: Scalar, decay: Float[Array, "*n"]) -> Float[Array, "*n"
     return jnp.maximum(scale * jnp.exp(decay), least)
 
 
-def _num_seen(state: OnlineState, ahead: Integer[Array, "*n"]) -> Counter:
-    """The rounds seen, with those `ahead` of the start of the block."""
-    return state.num_seen.after(ahead)
-
-
 def _scale_before(
-    block: Block, state: OnlineState, last: Index, i: Index | int
+    block: Block, state: State, last: Index, i: Index | int
 ) -> Scalar:
     """The scale before round `i`, if the model has not changed since round `last`."""
     decay = block.decay[i] - block.decay[last + 1]
@@ -410,7 +394,7 @@ def _scale_before(
 
 
 def _scale_sum_before(
-    block: Block, state: OnlineState, last: Index, i: Index | int
+    block: Block, state: State, last: Index, i: Index | int
 ) -> Scalar:
     """The sum of the scales before round `i`, for the average of iterates."""
     average = state.expansion.average
@@ -480,7 +464,7 @@ def _without_arrays(state: State) -> tuple[State, tuple[Scalar, Average | None]]
 
 
 def _with_arrays(
-    state: State, like: OnlineState, scales: tuple[Scalar, Average | None]
+    state: State, like: State, scales: tuple[Scalar, Average | None]
 ) -> State:
     """The state with the support set of another, and this scale and average."""
     expansion = like.expansion._replace(scale=scales[0], average=scales[1])
@@ -488,7 +472,7 @@ def _with_arrays(
 
 
 def _next_violation(
-    block: Block, state: OnlineState, unscaled: Scores, scores: Scores, start: Index
+    block: Block, state: State, unscaled: Scores, scores: Scores, start: Index
 ) -> tuple[Scores, Index]:
     """The scores, recomputed from `start` on, and the first example that violates.
 
@@ -503,11 +487,10 @@ def _next_violation(
     scores = jnp.where(later[:, None], scales[:, None] * unscaled, scores)
 
     def violates(ahead, score, label):
-        now = state._replace(num_seen=_num_seen(state, ahead))
-        flag = block.algorithm.violates(now, score, label)
+        flag = state.learner.violates(state.after(ahead), score, label)
         kind, shape = jnp.result_type(flag), jnp.shape(flag)
         if shape or not jnp.issubdtype(kind, jnp.bool_):
-            with names_errors(block.algorithm.name):
+            with names_errors(type(state.learner).__name__):
                 got = f"{kind} of shape {shape}"
                 raise ArgumentError("violates", "return one bool", got)
         return flag
@@ -530,12 +513,12 @@ def _update(
     The third result holds the kernel columns, against the block, of all edited rows
     except the last, which is the example.
     """
-    seen, expansion = _num_seen(state, block.rounds_ahead[i]), state.expansion
+    now, expansion = state.after(block.rounds_ahead[i]), state.expansion
     candidate = Candidate(
         vector=block.X[i],
         square=block.squares[i],
         coefficients=jnp.zeros_like(expansion.coefficients[0]),
-        age=seen.low + 1,
+        age=now.age,
         weight=block.weights[i],
         kernel_row=kernel_rows[i],
         kernel_self=block.selves[i],
@@ -545,23 +528,22 @@ def _update(
         scale_sum = _scale_sum_before(block, state, last, i)
         average = average._replace(scale_sum=scale_sum)
     scale = _scale_before(block, state, last, i + 1)
-    now = expansion._replace(scale=scale, average=average)
-    given = state._replace(num_seen=seen, expansion=now)
-    returned = block.algorithm.update(given, scores[i], block.y[i], candidate)
-    with names_errors(block.algorithm.name):
+    given = now._replace(expansion=expansion._replace(scale=scale, average=average))
+    learner = state.learner
+    returned = learner.update(given, scores[i], block.y[i], candidate)
+    with names_errors(type(learner).__name__):
         new, edits = support_set.check_edits(
-            "update", type(state), returned, given, now
+            "update", State, returned, given, given.expansion
         )
-        _check_expansion(new.expansion, now)
-    scale = support_set.scale_after(now.scale, edits)
+        _check_unchanged(new, given)
+    scale = support_set.scale_after(scale, edits)
     if average is not None:
         # They bring the sums of the average up to date, too.
         edits = edits._replace(scale_sum=average.scale_sum)
         average = average._replace(scale_sum=jnp.where(block.in_average[i], scale, 0))
     new = new._replace(
         expansion=expansion._replace(scale=scale, average=average),
-        num_seen=state.num_seen,
-        num_updates=state.num_updates.after(1),
+        counts=state.after(updates=1).counts,
     )
     columns = tuple(
         state.kernel.gram(block.X, row.vector[None], block.squares, row.square[None])
@@ -570,16 +552,18 @@ def _update(
     return new, edits, tuple(column[:, 0] for column in columns)
 
 
-def _check_expansion(after: Expansion, before: Expansion) -> None:
-    """Raises unless `update` left the support set alone: its changes are edits."""
-    parts = zip(jax.tree.leaves(after), jax.tree.leaves(before), strict=True)
-    if any(new is not old for new, old in parts):
-        raise ArgumentError(
-            "update",
-            "return its changes of the support set as Edits, and state.expansion as "
-            "it was",
-            "another expansion",
-        )
+def _check_unchanged(after: State, before: State) -> None:
+    """Raises unless `update` left alone what is not its own."""
+    advice = {
+        "expansion": "its changes of the support set as Edits",
+        "learner": "what changes in state.memory, which its `start` makes",
+        "counts": "the counters to those who call it",
+    }
+    for name, instead in advice.items():
+        parts = (jax.tree.leaves(getattr(state, name)) for state in (after, before))
+        if any(new is not old for new, old in zip(*parts, strict=True)):
+            wanted = f"return {instead}, and state.{name} as it was"
+            raise ArgumentError("update", wanted, f"another {name}")
 
 
 def _without_example(edits: Edits) -> Edits:
@@ -590,21 +574,21 @@ def _without_example(edits: Edits) -> Edits:
 
 def _with_example(
     block: Block,
-    state: OnlineState,
+    state: State,
     edits: Edits,
     columns: tuple[PerExample, ...],
     i: Index,
 ) -> tuple[Edits, tuple[PerExample, ...]]:
     """Adds the values and the kernel column of example `i` itself."""
     slot, term = edits.rows[-1].slot, edits.rows[-1].term
-    age = _num_seen(state, block.rounds_ahead[i]).low + 1
+    age = state.after(block.rounds_ahead[i]).age
     example = Row(slot, block.X[i], block.squares[i], term, age)
     rows = (*edits.rows[:-1], example)
     return edits._replace(rows=rows), (*columns, block.gram[i])
 
 
 def _apply_to_scores(
-    state: OnlineState,
+    state: State,
     kernel_rows: Float[Array, "size rows"],
     unscaled: Scores,
     edits: Edits,
