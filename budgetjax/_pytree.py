@@ -280,9 +280,12 @@ class Record:
 
         jax.tree_util.register_pytree_with_keys(
             cls,
-            lambda value: (tuple(zip(keys, leaves(value), strict=True)), statics(value)),
+            lambda value: (
+                tuple(zip(keys, leaves(value), strict=True)),
+                statics(value),
+            ),
             unflatten,
-            lambda value: (leaves(value), statics(value)),
+            lambda one: (leaves(one), statics(one)),
         )
 
     def __post_init__(self) -> None:
@@ -304,7 +307,9 @@ class Record:
         if unknown := changes.keys() - vars(self).keys():
             names = ", ".join(field.name for field in fields_of(type(self)))
             got = ", ".join(sorted(unknown))
-            raise ArgumentError(f"the fields of {type(self).__name__}", f"be {names}", got)
+            raise ArgumentError(
+                f"the fields of {type(self).__name__}", f"be {names}", got
+            )
         new = object.__new__(type(self))
         vars(new).update(vars(self), **changes)
         return new

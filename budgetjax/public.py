@@ -37,7 +37,9 @@ from budgetjax.online.learners.forgetron import Forgetron as Forgetron
 from budgetjax.online.learners.fourier import Fourier as Fourier
 from budgetjax.online.learners.norma import NORMA as NORMA
 from budgetjax.online.learners.nystrom import Nystrom as Nystrom
-from budgetjax.online.learners.passive_aggressive import PassiveAggressive as PassiveAggressive
+from budgetjax.online.learners.passive_aggressive import (
+    PassiveAggressive as PassiveAggressive,
+)
 from budgetjax.online.learners.pegasos import Pegasos as Pegasos
 from budgetjax.online.learners.perceptron import Perceptron as Perceptron
 from budgetjax.online.learners.projectron import Projectron as Projectron

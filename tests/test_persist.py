@@ -448,8 +448,8 @@ def test_names_that_files_have_stay():
         "LinearModel Mapped Matern Measured Merge MergeBestPair Momentum MultiMerge "
         "Name Normalized Objective OneInfinity OneTwo Order PInfinity Polynomial "
         "Problem Product Project ProjectOntoNearest ProjectOntoCandidate RBF "
-        "Progress RationalQuadratic RemoveFewestErrors RemoveLargestMargin RemoveOldest "
-        "RemoveRandom RemoveSmallest Reservoir Rows Scaling Sigmoid Solution Span "
+        "Progress RationalQuadratic RemoveFewestErrors RemoveLargestMargin "
+        "RemoveOldest RemoveRandom RemoveSmallest Reservoir Rows Scaling Sigmoid Solution Span "
         "SparseRows Static StreamModel Sum Sweep Table TwoInfinity Unbudgeted Waves"
     )
     assert [name for name in known.split() if names.type_of(name) is None] == []

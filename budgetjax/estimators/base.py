@@ -1,6 +1,9 @@
 """The base classes of all estimators: checked rows in, predictions out."""
 
-from typing import Any, TypeAlias, cast
+import dataclasses
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import Any, Self, TypeAlias, cast
 
 import numpy as np
 from jaxtyping import Float, Shaped
@@ -10,7 +13,8 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from budgetjax import _checks, _compile_cache, models
-from budgetjax._errors import names_class
+from budgetjax._errors import ArgumentError, names_class
+from budgetjax._pytree import Record, fields_of
 from budgetjax.estimators import categories, inputs
 from budgetjax.estimators.inputs import Rows, Table, Weights
 from budgetjax.models import Labelled
@@ -30,6 +34,31 @@ class SetByFit:
         )
 
 
+def replace_params(record: Record, changes: Mapping[str, Any]) -> Record:
+    """A record with other fields, after its checks; names of inner ones have a "__"."""
+    inner: dict[str, dict[str, Any]] = defaultdict(dict)
+    own, known = {}, [field.name for field in fields_of(type(record))]
+    for key, value in changes.items():
+        name, _, rest = key.partition("__")
+        if name not in known:
+            wanted = f"be among {', '.join(known) or 'none'}"
+            raise ArgumentError(
+                f"fields of {type(record).__name__}", wanted, repr(name)
+            )
+        if rest:
+            inner[name][rest] = value
+        else:
+            own[name] = value
+    for name, more in inner.items():
+        part = own.get(name, vars(record)[name])
+        if not isinstance(part, Record):
+            wanted = "be a record, which has such fields"
+            raise ArgumentError(name, wanted, f"{part!r}")
+        own[name] = replace_params(part, more)
+    # The fields are those of a dataclass.
+    return dataclasses.replace(record, **own)  # pyright: ignore[reportArgumentType]
+
+
 class Estimator(BaseEstimator):
     """An estimator whose model takes raw rows.
 
@@ -43,6 +72,30 @@ class Estimator(BaseEstimator):
     _model: Labelled = cast(Labelled, SetByFit())
     n_iter_: int = cast(int, SetByFit())
     n_features_in_: int = cast(int, SetByFit())
+
+    def set_params(self, **params: Any) -> Self:
+        """Sets parameters by name; `learner__margin` is the field of a new learner.
+
+        Learners, kernels and strategies do not change, so that a nested name replaces
+        them.
+        """
+        nested: dict[str, dict[str, Any]] = defaultdict(dict)
+        for key, value in params.items():
+            name, _, rest = key.partition("__")
+            if rest:
+                nested[name][rest] = value
+        super().set_params(**{k: v for k, v in params.items() if "__" not in k})
+        known = self.get_params(deep=False)
+        for name, changes in nested.items():
+            if name not in known or hasattr(known[name], "set_params"):
+                super().set_params(**{f"{name}__{k}": v for k, v in changes.items()})
+                continue
+            if not isinstance(known[name], Record):
+                wanted = f"be a learner, a kernel or a strategy to have {name}__"
+                got = f"{known[name]!r}"
+                raise ArgumentError(name, wanted + next(iter(changes)), got)
+            setattr(self, name, replace_params(known[name], changes))
+        return self
 
     @property
     def model_(self) -> Labelled:

@@ -42,10 +42,10 @@ class BudgetedKernelClassifier(Classifier, Supervised):
     Args:
       budget: the maximum number of support vectors. Beyond the number of rows it costs
         nothing.
-      algorithm: the name of an online algorithm of budgetjax, or of
-        `budgetjax.register`, such as "sgd"; "forgetron" is for two classes only. None
-        is "pegasos" with a refit, after which it is as good as "arow", and without one
-        "arow", which is good after one pass but slow for large budgets.
+      learner: an online learner, such as `budgetjax.AROW(drift=0.01)`, whose fields can
+        be set and searched by names such as `learner__drift`. "auto" is `Pegasos` with
+        a refit, after which it is as good as `AROW`, and without one `AROW`, which is
+        good after one pass but slow for large budgets.
       kernel: "rbf", "laplacian", "poly" (of degree 3, with `coef0=0`), "sigmoid" or
         "linear", as in scikit-learn, or a kernel, such as
         `budgetjax.Polynomial(3)`.
@@ -58,13 +58,11 @@ class BudgetedKernelClassifier(Classifier, Supervised):
         "project" or "remove_oldest". None merges with a Gaussian kernel and projects
         with any other. Removal does harm after a refit, whose coefficients are large
         and balance each other.
-      regularization: lambda of the algorithm; None is 0.0001 for "pegasos" and "norma",
-        and 0 for "sgd". The others have none.
-      loss: "hinge" (None), or "logistic", for algorithms with a choice, such as "sgd",
-        and for the refit, which squares the hinge.
-      options: further arguments of the algorithm's `init`, a dict such as
-        `{"confidence": 0.1}` for "arow", or, without a refit, `{"average": True}` for
-        "sgd": the average of the iterates then predicts.
+      average: as for `init` of the learner, without a refit: the average of the
+        iterates then predicts.
+      vectors: fixed support vectors, as for `init` of the learner.
+      loss: of the refit, "hinge" (None), which it squares, or "logistic", and of a
+        learner with a choice, such as `SGD`, that was given none.
       refit: whether to refit the coefficients.
       penalty: C of the refit, or a list of several to choose from on held-out rows.
         "auto" chooses from 0.01, 0.1, 1 and 10 for at most 5,000 rows, which may be
@@ -103,7 +101,7 @@ class BudgetedKernelClassifier(Classifier, Supervised):
         to the frequencies of the classes. They multiply the weights of the rows.
 
     Attributes:
-      state_: the state of the algorithm, for all functions of budgetjax, for rows minus
+      state_: the state of the learner, for all functions of budgetjax, for rows minus
         `origin_`, or for encoded ones: `model_.scaling.apply(X)`.
       model_: the same for raw rows, with the labels.
       origin_: the origin that is subtracted from rows before float32 rounds them, shape
@@ -140,7 +138,9 @@ class BudgetedKernelClassifier(Classifier, Supervised):
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         assert tags.classifier_tags is not None, "this is a classifier"
-        tags.classifier_tags.multi_class = self.algorithm != "forgetron"
+        tags.classifier_tags.multi_class = "num_classes" in getattr(
+            self.learner, "takes", ("num_classes",)
+        )
         return tags
 
     @names_class

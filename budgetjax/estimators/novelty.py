@@ -129,8 +129,8 @@ class BudgetedOneClass(OutlierMixin, OnlineEstimator):
 
     def _choose(self, labels: Labelled, seed: int, *, refits: bool) -> Choice:
         return choices.choose(
-            None,
-            {"maintenance": self.maintenance},
+            "auto",
+            maintenance=self.maintenance,
             num_classes=None,
             seed=seed,
             refits=refits,

@@ -5,8 +5,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import jax
+import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Int, Shaped
+from jaxtyping import Array, Float, Int, Shaped
 from sklearn.utils import check_random_state
 
 from budgetjax import _checks, _progress, _pytree, models, raw_rows
@@ -25,13 +26,13 @@ from budgetjax.estimators.inputs import (
 )
 from budgetjax.kernels import Kernel, Mapped
 from budgetjax.models import Labelled
-from budgetjax.online import driver, importance, registry
-from budgetjax.online.algorithm import Algorithm, average_iterates
+from budgetjax.online import driver, importance
+from budgetjax.online.averages import average_iterates
 from budgetjax.online.choices import Choice
 from budgetjax.online.examples import check_labels, check_weights
-from budgetjax.online.fourier import fourier
+from budgetjax.online.learner import Learner
 from budgetjax.online.maintenance import Maintenance
-from budgetjax.online.state import OnlineState, with_room
+from budgetjax.online.state import State
 from budgetjax.online.support_set import Expansion
 from budgetjax.raw_rows import pad_rows, rows_at_once
 from budgetjax.refitting import held_out, newton, training_data
@@ -144,7 +145,7 @@ class Streamed(NamedTuple):
     form: Form
     model: Labelled
     examples: Examples
-    rivals: list[OnlineState]
+    rivals: list[State]
     is_partial: bool = False
 
     def learn(
@@ -204,7 +205,7 @@ class OnlineEstimator(Estimator):
         raise NotImplementedError
 
     def _choose(self, labels: Labelled, seed: int, *, refits: bool) -> Choice:
-        """The algorithm and the arguments of its `init`."""
+        """The learner and the arguments of its `init`."""
         raise NotImplementedError
 
     def _forms(self, X: Rows) -> list[Form]:
@@ -242,13 +243,13 @@ class OnlineEstimator(Estimator):
         """
         raise NotImplementedError
 
-    def _set_loss(self, state: OnlineState, labels: Labelled) -> OnlineState:
+    def _set_loss(self, state: State, labels: Labelled) -> State:
         """The state with the loss for targets in the units of these labels."""
         return state
 
     @property
-    def state_(self) -> OnlineState:
-        """The model that predicts, as a state of the algorithm."""
+    def state_(self) -> State:
+        """The model that predicts, as a state of the learner."""
         return self._predicting_model().model
 
     @names_class
@@ -313,9 +314,12 @@ class OnlineEstimator(Estimator):
         fixed = isinstance(kernel, Kernel) and any(
             map(np.ndim, jax.tree.leaves(kernel))
         )
-        more = getattr(self, "algorithm", None), getattr(self, "options", None)
+        learner, vectors = (
+            getattr(self, name, None) for name in ("learner", "vectors")
+        )
         rank = getattr(self, "learn_metric", "auto")
-        fixed = fixed or more[0] == fourier.name or bool(more[1])
+        fixed = fixed or vectors is not None
+        fixed = fixed or (isinstance(learner, Learner) and not learner.has_vectors)
         fixed = fixed or rank not in ("auto", True, False)
         if fixed or not isinstance(X, SparseRows) or features <= MANY_COLUMNS:
             return None
@@ -553,7 +557,7 @@ class OnlineEstimator(Estimator):
         return model._replace(model=state), reservoir, seen_weights
 
     def _draw_seed(self) -> tuple[int, np.random.RandomState]:
-        """A seed for the algorithm, and a generator of orders."""
+        """A seed for the learner, and a generator of orders."""
         random = check_random_state(self.random_state)
         return int(random.randint(2**31 - 1)), random
 
@@ -573,17 +577,17 @@ class OnlineEstimator(Estimator):
 
         More support vectors than rows need no memory.
         """
-        algorithm, arguments, _ = self._choose(labels, seed, refits=refits)
+        learner, arguments, _ = self._choose(labels, seed, refits=refits)
         kernel = inputs.kernel_of(
             self.kernel, gamma, sample, needs_distances=needs_distances
         )
         origin = inputs.origin_of(None if codes else kernel, sample)
-        if arguments.get("landmarks") is not None:
-            arguments["landmarks"] = arguments["landmarks"] - origin[None]
-        state = algorithm.init(
+        if arguments["vectors"] is not None:
+            arguments["vectors"] = arguments["vectors"] - origin[None]
+        state = learner.init(
             kernel,
             num_features=sample.rows.shape[1],
-            budget=self._limit_budget(algorithm, arguments, most_rows),
+            budget=self._limit_budget(learner, arguments, most_rows),
             capacity=self.capacity,
             dtype=inputs.dtype_of(sample.rows),
             **arguments,
@@ -597,7 +601,7 @@ class OnlineEstimator(Estimator):
         )
 
     def _limit_budget(
-        self, algorithm: Algorithm, arguments: dict[str, Any], most_rows: int
+        self, learner: Learner, arguments: dict[str, Any], most_rows: int
     ) -> int:
         """The budget, or the number of support vectors that `most_rows` may become.
 
@@ -605,10 +609,10 @@ class OnlineEstimator(Estimator):
         """
         budget = self.budget
         counts = isinstance(budget, int | np.integer) and self.capacity is None
-        if not counts or algorithm is fourier:
+        if not counts or not learner.has_vectors:
             return budget
-        landmarks = arguments.get("landmarks")
-        return min(budget, max(most_rows, 0 if landmarks is None else len(landmarks)))
+        vectors = arguments["vectors"]
+        return min(budget, max(most_rows, 0 if vectors is None else len(vectors)))
 
     def _with_room(self, model: Labelled, more: int) -> Labelled:
         """The model with slots for more rows, up to the budget."""
@@ -618,14 +622,14 @@ class OnlineEstimator(Estimator):
         if rows <= slots:
             return model
         refits = self._check_refit(models.num_features(state))
-        algorithm, arguments, _ = self._choose(labels, 0, refits=refits)
-        budget = self._limit_budget(algorithm, arguments, room_for(rows))
-        is_same = state.algorithm.value == algorithm.name
+        learner, arguments, _ = self._choose(labels, 0, refits=refits)
+        budget = self._limit_budget(learner, arguments, room_for(rows))
+        is_same = type(state.learner) is type(learner)
         if not is_same or self.capacity is not None or budget <= slots:
             return model
         vectors = state.expansion.vectors
         sizes = {"num_features": vectors.shape[1], "dtype": vectors.dtype}
-        like = algorithm.init(state.kernel, budget=budget, **sizes, **arguments)
+        like = learner.init(state.kernel, budget=budget, **sizes, **arguments)
         like = self._set_loss(like, labels)
         if jax.tree.structure(like) != jax.tree.structure(state):
             # The estimator has other parameters by now.
@@ -673,17 +677,16 @@ def _join(waiting: Waiting, more: Waiting) -> Waiting:
 
 
 def learn(
-    state: OnlineState,
+    state: State,
     examples: Examples,
     order: Int[np.ndarray, " n"],
     size: int | None = None,
     block_size: int | None = None,
     *,
     report: Callable[[str, int], object] = lambda text, count: None,
-) -> OnlineState:
+) -> State:
     """The state after the examples in this order, in parts of this size."""
     X, origin, targets, weights = examples
-    algorithm = registry.of_state(state)
     dtype = np.dtype(state.expansion.vectors.dtype)
     size = rows_at_once(size or raw_rows.block_size(*X.shape), X.shape[1])
     for start in range(0, len(order), size):
@@ -691,11 +694,35 @@ def learn(
         rows = pad_rows(inputs.dense(X[numbers], dtype, origin), size)
         y = pad_rows(targets[numbers], size, 1)
         counts = pad_rows(weights[numbers], size)
-        state, _ = driver.run(
-            algorithm, state, rows, y, weight=counts, block_size=block_size
-        )
+        state, _ = driver.run(state, rows, y, weight=counts, block_size=block_size)
         report(f"{int(state.expansion.num_active)} vectors", len(numbers))
     return state
+
+
+def with_room(state: State, like: State) -> State:
+    """A copy of a state with the slots and the budget of an empty one of its kind.
+
+    That has at least as many slots. If the state has not been full yet, the copy goes
+    on as if it had had them from the start.
+    """
+    rows = len(state.expansion.ages)
+
+    def widen(old: Array, new: Array) -> Array:
+        if old.shape == new.shape:
+            return old
+        # All but the spare row; some arrays have several numbers per slot.
+        part = tuple(
+            slice(size if size == most else size // rows * (rows - 1))
+            for size, most in zip(old.shape, new.shape, strict=True)
+        )
+        # In NumPy, since JAX would compile a program for every shape.
+        wide = np.array(new)
+        wide[part] = np.asarray(old)[part]
+        return jnp.array(wide)
+
+    new = jax.tree.map(widen, state, like)
+    budget = like.expansion.budget
+    return new._replace(expansion=new.expansion._replace(budget=budget))
 
 
 def room_for(rows: int) -> int:

@@ -12,13 +12,14 @@ from sklearn.base import RegressorMixin
 
 from budgetjax import _checks, _pytree, losses, models, scaling
 from budgetjax._errors import ArgumentError, names_class
+from budgetjax._pytree import Record
 from budgetjax.estimators.forms import FINER, TRIED_FOR_NUMBERS
 from budgetjax.estimators.inputs import Rows, Table, Weights
 from budgetjax.estimators.online import Prepared
 from budgetjax.estimators.supervised import Supervised, scale_loss
 from budgetjax.models import Labelled
 from budgetjax.online import choices
-from budgetjax.online.state import OnlineState
+from budgetjax.online.state import State
 from budgetjax.refitting import training_data
 
 # In a stream, the maximum slope of a loss that does not depend on the error alone.
@@ -56,12 +57,11 @@ class BudgetedKernelRegressor(RegressorMixin, Supervised):
     outputs, or quantiles, share the support vectors.
 
     Args:
-      algorithm: the name of an algorithm with a choice of the loss; None is "sgd". See
-        its `init`, such as `budgetjax.sgd.init`.
+      learner: one with a choice of the loss; "auto" is `budgetjax.SGD`.
       loss: "squared" (None); "huber", squared up to 1.35 robust deviations of the
         errors and linear beyond, as in `HuberRegressor`; "absolute"; "poisson", for
         counts and other targets of at least 0, or "gamma", for targets above 0, whose
-        scores are logarithms; or a function as for `budgetjax.sgd.init`, such as
+        scores are logarithms; or a function as for `budgetjax.SGD`, such as
         `budgetjax.losses.epsilon_insensitive(0.1)`. The stream and the refit both use
         it. Learning rates refer to targets with deviation 1, or for "poisson" and
         "gamma" with mean 1; so do penalties for these and for losses with kinks, such
@@ -193,14 +193,15 @@ class BudgetedKernelRegressor(RegressorMixin, Supervised):
             targets, intercept = y / mean, np.log(mean)
         return targets, Labelled(None, intercept=intercept, unit=seen.unit), seen
 
-    def _set_loss(self, state: Any, labels: Labelled) -> OnlineState:
-        before = state.loss
+    def _set_loss(self, state: Any, labels: Labelled) -> State:
+        before = state.learner.loss
         loss, shape = scale_loss(before, labels), np.shape(labels.unit)
         if loss is before and not losses.is_shift_invariant(loss, shape):
             loss = losses.limit_slope(loss, STEEPEST)
         dtype, outputs = state.expansion.vectors.dtype, np.size(labels.unit)
         loss = losses.as_leaves(loss, None, dtype, outputs)
-        return state._replace(loss=loss)
+        learner = state.learner._replace(loss=loss)
+        return Record._replace(state, learner=learner)
 
     @names_class
     def predict(self, X: Table) -> Float[np.ndarray, "n ..."]:

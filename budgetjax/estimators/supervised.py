@@ -13,9 +13,17 @@ from numpy.typing import ArrayLike
 from sklearn.base import clone
 from sklearn.utils import assert_all_finite
 
-from budgetjax import _checks, _progress, encoding, kernels, losses, models, scaling
+from budgetjax import (
+    _checks,
+    _counters,
+    _progress,
+    encoding,
+    kernels,
+    losses,
+    models,
+    scaling,
+)
 from budgetjax._errors import ArgumentError
-from budgetjax._pytree import Counter
 from budgetjax.encoding import Encoding
 from budgetjax.estimators import categories, forms, inputs, online
 from budgetjax.estimators.base import SetByFit
@@ -39,11 +47,12 @@ from budgetjax.estimators.online import (
 )
 from budgetjax.kernels import Kernel, Mapped
 from budgetjax.models import Labelled
-from budgetjax.online import choices, registry
-from budgetjax.online.algorithm import clear
+from budgetjax.online import choices
 from budgetjax.online.choices import Choice, Family, Loss
 from budgetjax.online.importance import SeenWeights
+from budgetjax.online.learner import Learner
 from budgetjax.online.maintenance import Maintenance
+from budgetjax.online.state import SEEN
 from budgetjax.refitting import held_out
 from budgetjax.refitting.adam import EPOCHS
 from budgetjax.refitting.refit import Draft, check_metric, start_refit
@@ -72,13 +81,13 @@ class Supervised(OnlineEstimator):
 
     budget: int = choices.BUDGET
     _: dataclasses.KW_ONLY
-    algorithm: str | None = None
+    learner: Learner | str = "auto"
     kernel: str | Kernel = "rbf"
     gamma: float | str = "auto"
     maintenance: str | Maintenance | None = None
-    regularization: float | None = None
+    average: bool | int = False
+    vectors: ArrayLike | None = None
     loss: str | Callable[..., Array] | None = None
-    options: dict | None = None
     refit: bool = True
     penalty: float | Sequence[float] | np.ndarray | str = "auto"
     move_vectors: bool = False
@@ -92,7 +101,7 @@ class Supervised(OnlineEstimator):
 
     # Without an annotation, which would make a parameter of it.
     categories_ = cast(Categories, SetByFit())
-    # The losses and algorithms to choose from, and the forms of a table to try.
+    # The losses and learners to choose from, and the forms of a table to try.
     _family: ClassVar[Family]
     _tried: ClassVar[tuple[tuple[int, float, int], ...]]
     _finest: ClassVar[tuple[int, int]]
@@ -155,7 +164,7 @@ class Supervised(OnlineEstimator):
         if not self._is_free_table(X):
             return [self._form_of_stream(X)]
         # Other learners may keep more per feature than vectors.
-        pads = self.algorithm is None and self.maintenance is None
+        pads = is_auto(self.learner) and self.maintenance is None
         return forms.list_forms(X, self._nominal, self._tried, self._finest, pads=pads)
 
     def _is_free_table(self, X: Rows) -> bool:
@@ -167,9 +176,13 @@ class Supervised(OnlineEstimator):
         free = isinstance(self.kernel, str) and self.kernel == "rbf"
         free = free and is_auto(self.gamma) and is_auto(self.encode)
         free = free and not self.move_vectors and self.learn_metric in ("auto", True)
-        algorithm = registry.by_name().get(self.algorithm or self._family.before_refit)
-        has_vectors = algorithm is not None and algorithm.with_vectors is not None
-        return free and has_vectors
+        return free and (is_auto(self.learner) or self._learner.has_vectors)
+
+    @property
+    def _learner(self) -> Learner:
+        """The learner that a refit follows."""
+        classes = None if self._family.real_targets else 2
+        return choices.learner_of(self.learner, classes, refits=True)
 
     def _form_of_stream(self, X: Rows) -> Form:
         is_table, (rows, columns) = self._is_free_table(X), X.shape
@@ -242,17 +255,12 @@ class Supervised(OnlineEstimator):
         return [usual * factor for factor in FACTORS]
 
     def _choose(self, labels: Labelled, seed: int, *, refits: bool) -> Choice:
-        options = {} if self.options is None else self.options
-        settings = {
-            "regularization": self.regularization,
-            "maintenance": self.maintenance,
-            "loss": self._loss_setting(),
-        }
-        if not isinstance(options, dict) or options.keys() & settings:
-            wanted = "be a dict of arguments that are no parameters of the estimator"
-            raise ArgumentError("options", wanted, f"{options!r}")
         return choices.choose(
-            *(self.algorithm, settings | options),
+            self.learner,
+            loss=self._loss_setting(),
+            maintenance=self.maintenance,
+            average=self.average,
+            vectors=self.vectors,
             num_classes=None if labels.classes is None else len(labels.classes),
             num_outputs=np.size(labels.intercept),
             seed=seed,
@@ -260,8 +268,8 @@ class Supervised(OnlineEstimator):
         )
 
     def _streams_first(self, examples: Examples) -> bool:
-        algorithm = registry.by_name()[self.algorithm or self._family.before_refit]
-        has_vectors = None not in (algorithm.with_vectors, algorithm.restart)
+        learner = self._learner
+        has_vectors = learner.has_vectors and learner.chooses_vectors
         many = np.count_nonzero(examples.weights) > online.FIRST_ROWS
         return has_vectors and self.learn_metric is not False and bool(many)
 
@@ -368,9 +376,10 @@ class Supervised(OnlineEstimator):
         model, weights = streamed.model, streamed.examples.weights
         if draft is not None and draft.metric is not None:
             seen = len(orders) * int(np.count_nonzero(weights))
-            state = draft.state._replace(num_seen=Counter.of(seen))
+            counts = draft.state.counts.at[SEEN].set(_counters.of(seen)[0])
+            state = draft.state._replace(counts=counts)
             return streamed, draft._replace(state=state)
-        state = clear(registry.of_state(model.model), model.model)
+        state = held_out.clear(model.model)
         empty = streamed._replace(model=model._replace(model=state), is_partial=False)
         (streamed,) = self._learn([empty], orders)
         if draft is None:

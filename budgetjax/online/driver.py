@@ -155,7 +155,7 @@ def _step(state: Kind, x: Array, y: Array, weight: Array) -> Kind:
 
 @names_errors("variance")
 def variance(state: Online, X: ArrayLike) -> Float[Array, " n"]:
-    """The variance of the score of every row, of a learner that knows it; O(n B (B + d)).
+    """The variance of every score, of a learner that knows it; O(n B (B + d)).
 
     Args:
       state: of `budgetjax.AROW`, or of a learner with a `variance`.

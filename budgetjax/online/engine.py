@@ -59,7 +59,6 @@ from budgetjax.online.support_set import (
     Average,
     Candidate,
     Edits,
-    Expansion,
     Row,
 )
 
@@ -385,9 +384,7 @@ def decayed_scale(scale: Scalar, decay: Float[Array, "*n"]) -> Float[Array, "*n"
     return jnp.maximum(scale * jnp.exp(decay), least)
 
 
-def _scale_before(
-    block: Block, state: State, last: Index, i: Index | int
-) -> Scalar:
+def _scale_before(block: Block, state: State, last: Index, i: Index | int) -> Scalar:
     """The scale before round `i`, if the model has not changed since round `last`."""
     decay = block.decay[i] - block.decay[last + 1]
     return decayed_scale(state.expansion.scale, decay)

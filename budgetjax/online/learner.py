@@ -14,8 +14,17 @@ from jaxtyping import Array, Float, Integer
 from budgetjax import _checks, _counters, kernels, losses
 from budgetjax._errors import ArgumentError, names_errors
 from budgetjax._pytree import Record, fields_of
-from budgetjax._shapes import Basis, Examples, Flag, Label, PerExample, Score, Scores
-from budgetjax._shapes import Targets, Weights
+from budgetjax._shapes import (
+    Basis,
+    Examples,
+    Flag,
+    Label,
+    PerExample,
+    Score,
+    Scores,
+    Targets,
+    Weights,
+)
 from budgetjax.kernels import Kernel
 from budgetjax.online import engine, support_set
 from budgetjax.online.maintenance import Maintenance, Merge, Project
@@ -146,7 +155,9 @@ class Learner(Record, abstract=True):
                 wanted = f"be {default}, as {own} takes none"
                 raise ArgumentError(name, wanted, f"{got!r}")
         if num_classes is None and "num_outputs" not in self.takes:
-            raise ArgumentError("num_classes", f"be a number, as {own} learns labels", None)
+            raise ArgumentError(
+                "num_classes", f"be a number, as {own} learns labels", None
+            )
         if num_classes not in (2, None) and "num_classes" not in self.takes:
             wanted = f"be 2, all that {own} learns"
             raise ArgumentError("num_classes", wanted, f"{num_classes!r}")
@@ -269,7 +280,7 @@ class Learner(Record, abstract=True):
     def insert(
         state: State, coefficients: Score, candidate: Candidate
     ) -> tuple[State, Edits]:
-        """The example enters with unscaled coefficients, and the strategy makes room."""
+        """The example enters with unscaled coefficients; the strategy makes room."""
         assert state.maintenance is not None, "a learner with a strategy"
         maintenance, edits = state.maintenance.insert(
             *(state.kernel, state.expansion),
@@ -307,7 +318,7 @@ class Learner(Record, abstract=True):
     def variance(
         self, state: State, X: Float[Array, "n features"]
     ) -> Float[Array, " n"]:
-        """The variance of the scores of examples, which are differences from the origin."""
+        """The variance of the score of each example, a difference from the origin."""
         wanted = "be one that knows the variance of its scores, as budgetjax.AROW does"
         raise ArgumentError("the learner", wanted, type(self).__name__)
 

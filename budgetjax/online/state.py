@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Integer, Shaped
+from jaxtyping import Array, Float, Integer, Shaped
 
-from budgetjax import _checks, _counters, _sharding, kernels, losses
+from budgetjax import _checks, _counters, _sharding, kernels
 from budgetjax._counters import UNIT
 from budgetjax._errors import ArgumentError, Named
 from budgetjax._pytree import Record

@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-import jax
 import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Float

@@ -18,8 +18,8 @@ from budgetjax.encoding import Coder
 from budgetjax.models import Given, KernelModel
 from budgetjax.online import driver, span, support_set
 from budgetjax.online.averages import restart_average
-from budgetjax.online.maintenance.removal import Unbudgeted
 from budgetjax.online.learners.sgd import SGD
+from budgetjax.online.maintenance.removal import Unbudgeted
 from budgetjax.online.state import SEEN, State
 from budgetjax.refitting import held_out, metric, moving_vectors, newton, training_data
 from budgetjax.refitting.held_out import Fold, Judged
@@ -356,9 +356,7 @@ def check_state(state: Any, learn_metric: Metric = False) -> None:
         raise ArgumentError("state", "have support vectors", "none")
 
 
-def _check_moves(
-    state: State, move_vectors: bool, learn_metric: Metric
-) -> bool:
+def _check_moves(state: State, move_vectors: bool, learn_metric: Metric) -> bool:
     """Whether vectors move without a metric, after checks of both arguments."""
     moves = _checks.flag("move_vectors", move_vectors)
     learns = learn_metric not in (False, "auto")

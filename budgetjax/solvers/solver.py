@@ -23,6 +23,7 @@ from jaxtyping import Array, Float, Shaped
 
 from budgetjax import _checks, _progress, _pytree, _sharding, models
 from budgetjax._errors import ArgumentError, names_errors
+from budgetjax._pytree import Name
 from budgetjax.raw_rows import RawRows
 from budgetjax.solvers.training_set import Scalar, Vector
 

@@ -36,9 +36,7 @@ class Checkpoint:
     the digest of the model at the start.
     """
 
-    def __init__(
-        self, path: Any, every: int, batch_rows: int, model: StreamModel
-    ):
+    def __init__(self, path: Any, every: int, batch_rows: int, model: StreamModel):
         if not isinstance(path, str | os.PathLike | None):
             raise ArgumentError("checkpoint", "be a path", f"{path!r}")
         self.path = None if path is None else os.fspath(path)

@@ -1,7 +1,6 @@
 """Learns from a stream of batches; see `fit_stream`."""
 
 import contextlib
-import functools
 import itertools
 import os
 from collections.abc import (
@@ -539,9 +538,7 @@ def _replay_reservoir(
     return model._replace(model=model.model._replace(model=state), reservoir=None)
 
 
-def _learn_rows(
-    block_size: int, state: Online, batch: Batch
-) -> tuple[Online, Array]:
+def _learn_rows(block_size: int, state: Online, batch: Batch) -> tuple[Online, Array]:
     """The state after a batch, and the scores of its rows."""
     # Arrays in the state's dtypes need no compiled program to go to the device.
     X, y, weights = jax.device_put((batch.X, batch.y, batch.weight))

@@ -136,7 +136,7 @@ class AROW(Learner):
         return state._replace(expansion=expansion, memory=memory)
 
     def restart(self, state):
-        """Forgets all; fixed vectors, which do not depend on labels, and their span stay."""
+        """Forgets all but fixed vectors, which do not depend on labels."""
         old, memory = state.expansion, state.memory
         if memory.counts is not None:
             return super().restart(state)
@@ -183,7 +183,7 @@ class AROW(Learner):
         return state, Edits(rows, updates)
 
     def variance(self, state, X):
-        """`k(x, x) - p^T (I - S) p`: S within the span of the support vectors, I beyond."""
+        """`k(x, x) - p^T (I - S) p`: S within the span of the vectors, I beyond."""
         expansion, memory = state.expansion, state.memory
         squares = kernels.squared_norms(X)
         rows = support_set.kernel_rows(state.kernel, expansion, X, squares)

@@ -140,7 +140,9 @@ def take_step(
     )
     mistaken = losses.is_mistake(score, y) & present
     updated = has_gradient(gradient, weight)
-    state = state.after(*(one.astype(jnp.int32) for one in (present, mistaken, updated)))
+    state = state.after(
+        *(one.astype(jnp.int32) for one in (present, mistaken, updated))
+    )
     sums, expansion = memory.sums, state.expansion
     average = expansion.average
     if sums is not None and average is not None:

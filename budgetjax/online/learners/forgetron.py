@@ -120,6 +120,13 @@ class Forgetron(Learner):
             wanted += f" with rule={self.rule!r}, as only 'fixed' has one"
             raise ArgumentError("phi", wanted, self.phi)
 
+    def bind(self, expansion, num_classes):
+        bound = super().bind(expansion, num_classes)
+        if bound.radius is None and self.rule == "basic":
+            size = (expansion.budget + 1).astype(expansion.vectors.dtype)
+            bound = bound._replace(radius=jnp.sqrt(size / jnp.log(size)) / 4)
+        return bound
+
     def default_maintenance(self, kernel):
         return None
 
@@ -141,7 +148,9 @@ class Forgetron(Learner):
         kernel_row = support_set.kernel_row(state.kernel, expansion, vector, square)
         coefficient = expansion.scale * expansion.coefficients[oldest, 0]
         sigma, label = jnp.abs(coefficient), jnp.sign(coefficient)
-        products = jnp.matmul(kernel_row[None], expansion.coefficients, precision="highest")
+        products = jnp.matmul(
+            kernel_row[None], expansion.coefficients, precision="highest"
+        )
         response = (expansion.scale * products)[0, 0]
         missing = -losses.margin(score, y)
         steps = importance.repeats(candidate.weight, missing, candidate.kernel_self)
@@ -150,23 +159,15 @@ class Forgetron(Learner):
 
         # Psi is a phi^2 + b phi, and c > 0 if the constraint held the round before.
         a, b = sigma * sigma - 2 * sigma * mu, 2 * sigma
-        gain = 15 / 32 * steps
-        memory = state.memory
-        squared_norm = memory.squared_norm
+        gain, memory = 15 / 32 * steps, state.memory
+        c, squared_norm = memory.slack + gain, memory.squared_norm
         if self.rule == "fixed":
-            c, phi = memory.slack + gain, self.phi
-        elif squared_norm is not None:
-            c = memory.slack + gain
+            phi = self.phi
+        elif self.rule == "basic":
             squared_norm = squared_norm + own[0] * (
                 2 * score[0] + own[0] * candidate.kernel_self
             )
-            size = (expansion.budget + 1).astype(c.dtype)
-            most = jnp.exp(-jnp.log(size) / (2 * size))
-            norm = jnp.sqrt(jnp.maximum(squared_norm, jnp.finfo(c.dtype).tiny))
-            radius = self.radius
-            if radius is None:
-                radius = jnp.sqrt(size / jnp.log(size)) / 4
-            phi = jnp.minimum(most, radius / norm)
+            phi = self._basic_shrink(state, squared_norm)
             gone = jnp.where(full, sigma * phi, 0)
             oldest_self = state.kernel.diag(vector[None], square[None])[0]
             squared_norm = phi * phi * squared_norm + gone * (
@@ -183,6 +184,13 @@ class Forgetron(Learner):
         row = support_set.row(expansion, candidate, slot)
         edits, _ = support_set.with_rescale(expansion, Edits((row,), shrink=phi))
         return state._replace(memory=ForgetronMemory(c - damage, squared_norm)), edits
+
+    def _basic_shrink(self, state, squared_norm):
+        """The phi of the basic rule, which does not look at the vector that leaves."""
+        size = (state.expansion.budget + 1).astype(state.dtype)
+        most = jnp.exp(-jnp.log(size) / (2 * size))
+        norm = jnp.sqrt(jnp.maximum(squared_norm, jnp.finfo(state.dtype).tiny))
+        return jnp.minimum(most, self.radius / norm)
 
     def refresh(self, state):
         """The norm of the current coefficients."""

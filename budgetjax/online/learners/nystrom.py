@@ -74,7 +74,7 @@ class Nystrom(FeatureLearner):
         return features.start_features(state, root)
 
     def block(self, state, X, y, weights, axis=None):
-        """Takes one optimiser step per example, in order; each may become a landmark."""
+        """Takes one optimiser step per example, which may become a landmark."""
         kernel, expansion = state.kernel, state.expansion
         squares = kernels.squared_norms(X)
         gram = kernel.gram(X, X, squares, squares)
@@ -111,7 +111,10 @@ class Nystrom(FeatureLearner):
             )
             known = support_set.put(known, slot, column, axis=1)
             state = _add_landmark(state, slot, X[i], squares[i], row)
-            return (features.take_step(state, known[i], score, label, weight), known), score
+            return (
+                features.take_step(state, known[i], score, label, weight),
+                known,
+            ), score
 
         index = jnp.arange(X.shape[0], dtype=jnp.int32)
         (state, _), scores = jax.lax.scan(body, (state, known), index)

@@ -71,13 +71,17 @@ class PassiveAggressive(Learner):
         curvature = columns * candidate.kernel_self
         # The weight multiplies C.
         C = jnp.asarray(self.penalty)
-        largest = C if self.variant == "PA-I" else jnp.full_like(C, jnp.finfo(C.dtype).max)
+        largest = (
+            C if self.variant == "PA-I" else jnp.full_like(C, jnp.finfo(C.dtype).max)
+        )
         if self.variant == "PA-II":
             curvature = curvature + 1 / (2 * C) / candidate.weight
         # If the kernel is 0 at x, no coefficient changes the margin.
         step = (1 - losses.margin(score, y)) / jnp.where(curvature > 0, curvature, 1)
         step = jnp.where(curvature > 0, step, 0)
-        tau = jnp.minimum(candidate.weight * largest, step)
+        tau = (
+            jnp.minimum(candidate.weight * C, step) if self.variant == "PA-I" else step
+        )
         return self.insert(state, tau * losses.margin_subgradient(score, y), candidate)
 
     def no_update_above(self, state):

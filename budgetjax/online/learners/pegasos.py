@@ -12,7 +12,6 @@ from budgetjax._shapes import Scalar
 from budgetjax.online import importance, support_set
 from budgetjax.online.ball import project_onto_ball, refresh_norm
 from budgetjax.online.learner import Learner
-from budgetjax.online.state import State
 
 
 @_pytree.record
