@@ -443,14 +443,17 @@ def test_records_have_the_names_of_their_classes():
 def test_names_that_files_have_stay():
     """A name that goes, or is another class's, makes old files unreadable."""
     known = (
-        "Average Ball Cache Counter DelayedProject DenseRows Euclidean Expansion Grid "
-        "History KernelMatrix KernelModel KernelRows Labelled Laplacian Linear "
-        "LinearModel Mapped Matern Measured Merge MergeBestPair Momentum MultiMerge "
-        "Name Normalized Objective OneInfinity OneTwo Order PInfinity Polynomial "
-        "Problem Product Project ProjectOntoNearest ProjectOntoCandidate RBF "
-        "Progress RationalQuadratic RemoveFewestErrors RemoveLargestMargin "
-        "RemoveOldest RemoveRandom RemoveSmallest Reservoir Rows Scaling Sigmoid Solution Span "
-        "SparseRows Static StreamModel Sum Sweep Table TwoInfinity Unbudgeted Waves"
+        "ALMA AROW AROWMemory Ahpatron Average Ball Cache Counter DelayedProject "
+        "DenseRows Euclidean Expansion FeatureMemory Forgetron ForgetronMemory "
+        "Fourier Grid History KernelMatrix KernelModel KernelRows Labelled "
+        "Laplacian Linear LinearModel Mapped Matern Measured Merge MergeBestPair "
+        "Momentum MultiMerge NORMA Name Norm Normalized Nystrom Objective "
+        "OneInfinity OneTwo Order PInfinity PassiveAggressive Pegasos Perceptron "
+        "Polynomial Problem Product Progress Project ProjectOntoCandidate "
+        "ProjectOntoNearest Projectron ProjectronMemory RBF RationalQuadratic "
+        "RemoveFewestErrors RemoveLargestMargin RemoveOldest RemoveRandom "
+        "RemoveSmallest Reservoir Rows SGD Scaling Sigmoid Solution Span SparseRows "
+        "State Static StreamModel Sum Sweep Table TwoInfinity Unbudgeted Waves "
     )
     assert [name for name in known.split() if names.type_of(name) is None] == []
 

@@ -71,9 +71,6 @@ class PassiveAggressive(Learner):
         curvature = columns * candidate.kernel_self
         # The weight multiplies C.
         C = jnp.asarray(self.penalty)
-        largest = (
-            C if self.variant == "PA-I" else jnp.full_like(C, jnp.finfo(C.dtype).max)
-        )
         if self.variant == "PA-II":
             curvature = curvature + 1 / (2 * C) / candidate.weight
         # If the kernel is 0 at x, no coefficient changes the margin.
