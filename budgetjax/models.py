@@ -98,6 +98,38 @@ class Fitted(Protocol):
     def model_(self) -> Any: ...
 
 
+class ModelBase(Record, abstract=True):
+    """The base of models that are records: what predictions ask of them."""
+
+    @property
+    def num_features(self) -> int:
+        """The length of an example."""
+        raise NotImplementedError
+
+    @property
+    def num_columns(self) -> int:
+        """The number of scores of an example: 1, or one per class or output."""
+        raise NotImplementedError
+
+    @property
+    def dtype(self) -> np.dtype:
+        """The float type of examples and scores."""
+        raise NotImplementedError
+
+    @property
+    def loss(self) -> Callable[..., Array]:
+        """The loss, which says whether scores mean labels or numbers."""
+        raise NotImplementedError
+
+    def scores(self, X: Float[Array, "n features"]) -> Float[Array, "n columns"]:
+        """The scores of examples."""
+        raise NotImplementedError
+
+    def support(self) -> "Support":
+        """The support vectors, as of `budgetjax.support`."""
+        raise ArgumentError("model", "have support vectors", _checks.kind_name(self))
+
+
 Part = TypeVar("Part")
 # The model that comes in comes out.
 Given = TypeVar("Given")
@@ -258,9 +290,9 @@ class Support(NamedTuple):
     __repr__ = _pytree.record_repr
 
 
-Model = State | KernelModel | LinearModel | Labelled | Holder | Fitted
+Model = State | ModelBase | KernelModel | LinearModel | Labelled | Holder | Fitted
 # The kinds that are models themselves, the quick checks first.
-KINDS = (Labelled, KernelModel, LinearModel, State)
+KINDS = (Labelled, KernelModel, LinearModel, ModelBase, State)
 
 
 def unwrap_labelled(model: Any) -> Any:
@@ -334,10 +366,9 @@ def inverse_link(model: Model) -> Name:
     single = unwrap(model)
     if isinstance(single, KernelModel | LinearModel):
         return single.inverse_link
-    # A learner without a loss of the user's choice learns labels.
-    if not isinstance(single, State):
+    if not isinstance(single, ModelBase):
         return losses.LABELS
-    return losses.traits(getattr(single, "loss", losses.hinge)).link
+    return losses.traits(single.loss).link
 
 
 def approximate_link(model: Model) -> Name:
@@ -356,7 +387,7 @@ def num_columns(model: Model) -> int:
     single = unwrap(model)
     if isinstance(single, KernelModel):
         return (*single.coefficients.shape, 1)[1]
-    return single.expansion.num_columns if isinstance(single, State) else 1
+    return single.num_columns if isinstance(single, ModelBase) else 1
 
 
 def num_features(model: Model) -> int:
@@ -364,6 +395,8 @@ def num_features(model: Model) -> int:
     whole, single = unwrap_labelled(model), unwrap(model)
     if isinstance(whole, Labelled) and isinstance(whole.scaling, Encoding):
         return whole.scaling.num_columns
+    if isinstance(single, ModelBase) and not isinstance(single, State):
+        return single.num_features
     if not isinstance(single, KernelModel | LinearModel | State):
         wanted = "be the state of an online algorithm, or a model of a solver"
         raise ArgumentError("model", wanted, _checks.kind_name(single))
@@ -380,7 +413,8 @@ def num_features(model: Model) -> int:
 
 def dtype_of(model: Model) -> np.dtype:
     """The dtype of a model's rows."""
-    return own_rows(unwrap(model)).dtype
+    single = unwrap(model)
+    return single.dtype if isinstance(single, ModelBase) else own_rows(single).dtype
 
 
 def own_rows(single: Any) -> Array | np.ndarray:
@@ -402,8 +436,8 @@ def target_shape(model: Model) -> tuple[int, ...]:
 
 def target_dtype(state: State) -> np.dtype:
     """The dtype of a state's targets: integers for several classes."""
-    integers = state.expansion.num_columns > 1 and not is_regressor(state)
-    return np.dtype(np.int32 if integers else state.expansion.vectors.dtype)
+    integers = num_columns(state) > 1 and not is_regressor(state)
+    return np.dtype(np.int32 if integers else dtype_of(state))
 
 
 def imputes_missing(model: Model) -> bool:
@@ -450,6 +484,8 @@ def support(model: Model) -> Support:
         if model.scaling is None or isinstance(model.scaling, Encoding):
             return inside
         return inside._replace(vectors=model.scaling.undone(np.asarray(inside.vectors)))
+    if isinstance(model, ModelBase) and not isinstance(model, State):
+        return model.support()
     if is_compact(model):
         wanted = "have support vectors in the space of the examples"
         raise ArgumentError("model", wanted, "a compact one, which has them mapped")
@@ -694,6 +730,11 @@ def score_rows(model: Model, X: RawRows, first_row: int = 0) -> Scores:
     if isinstance(model, LinearModel):
         return scoring.linear_scores(model.weights, model.bias, X, first_row)
     rows = raw_rows.cast_rows(X, features, dtype_of(model))
+    if isinstance(model, ModelBase) and not isinstance(model, State):
+        scores = _score_each(model, rows)
+        if not isinstance(scores, Tracer) and not np.all(np.isfinite(scores)):
+            _checks.check_finite(rows, first_row)
+        return scores
     if isinstance(model, KernelModel):
         vectors, terms = scoring.pad_vectors(model.vectors, model.coefficients)
         parts, origin = (vectors, None, terms, None, model.bias), None
@@ -710,6 +751,17 @@ def score_rows(model: Model, X: RawRows, first_row: int = 0) -> Scores:
     if not isinstance(finite, Tracer) and not finite:
         _checks.check_finite(rows, first_row)
     return scores
+
+
+@jax.jit
+def _score_each(
+    model: ModelBase, X: Float[Array, "n features"]
+) -> Float[Array, " n *columns"]:
+    """The scores of rows, in blocks, by a model that says them itself."""
+    scores = jax.lax.map(
+        lambda x: model.scores(x[None])[0], X, batch_size=scoring.PREDICTION_BLOCK
+    )
+    return squeeze_columns(scores)
 
 
 def _score_known(model: Labelled, X: RawRows) -> np.ndarray:

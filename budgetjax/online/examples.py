@@ -26,7 +26,7 @@ def check_stream(
     which may be padding, are not checked.
     """
     size = models.num_features(state) if num_features is None else num_features
-    X = cast_rows(X, size, state.expansion.vectors.dtype)
+    X = cast_rows(X, size, state.dtype)
     y = _checks.array("y", y)
     n, more = X.shape[:1], models.target_shape(state)
     if y.shape not in (n, n + more):
@@ -78,7 +78,7 @@ def _targets(
 ) -> tuple[Shaped[Array, "..."], Float[Array, "..."]]:
     """Labels and weights of rows, after checks of their values."""
     given, counts = _checks.concrete(y), _checks.concrete(weight)
-    dtype = state.expansion.vectors.dtype
+    dtype = state.dtype
     if counts is not None:
         check_weights(np.atleast_1d(counts), dtype, first_row)
     y = _cast_labels(state, y, rows)
@@ -98,11 +98,11 @@ def _cast_labels(
 
     A single target per row is repeated for every output.
     """
-    columns, more = state.expansion.num_columns, models.target_shape(state)
+    columns, more = state.num_columns, models.target_shape(state)
     if columns == 1 or more:
         if y.dtype == bool:
             raise ArgumentError("y", "be -1 or +1", y.dtype)
-        y = _checks.to_device(y, state.expansion.vectors.dtype)
+        y = _checks.to_device(y, state.dtype)
         if more and y.ndim == len(rows):
             y = jnp.broadcast_to(y[..., None], rows + more)
         return y
@@ -129,7 +129,7 @@ def check_weights(
 
 def check_labels(state: Any, y: np.ndarray, first_row: int | None = None) -> None:
     """Raises if a label is not one of the model's."""
-    columns, dtype = state.expansion.num_columns, state.expansion.vectors.dtype
+    columns, dtype = state.num_columns, state.dtype
     if models.is_regressor(state):
         known, expected = np.abs(y) <= jnp.finfo(dtype).max, f"finite in {dtype}"
         if np.all(known):

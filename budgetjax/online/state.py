@@ -1,6 +1,5 @@
 """What is learned online: the state of a learner, and what verbs ask of it."""
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
 import jax
@@ -11,8 +10,8 @@ from jaxtyping import Array, Float, Integer, Shaped
 from budgetjax import _checks, _counters, _sharding, kernels
 from budgetjax._counters import UNIT
 from budgetjax._errors import ArgumentError, Named
-from budgetjax._pytree import Record
 from budgetjax.kernels import Kernel
+from budgetjax.models import ModelBase
 from budgetjax.online import support_set
 from budgetjax.online.support_set import Expansion
 
@@ -44,12 +43,13 @@ class Round(NamedTuple):
     variance: Float[Array, " size"] | None = None
 
 
-class Online(Record, abstract=True):
+class Online(ModelBase, abstract=True):
     """A model that learns online, as far as the verbs of this package ask of it.
 
     `budgetjax.State` is one kernel expansion. A model of another kind, such as a
-    mixture of several, is a subclass with these methods, and works with `step`, `run`,
-    `sweep`, `predict` and `save`.
+    mixture of several, is a subclass with these methods and `num_features`,
+    `num_columns`, `dtype`, `loss` and `scores`; it works with `step`, `run`, `sweep`,
+    `predict`, `fit_stream` and `save`.
 
     Attributes:
       counts: rounds, mistakes and updates so far, of which each is two words; see
@@ -57,26 +57,6 @@ class Online(Record, abstract=True):
     """
 
     counts: Integer[Array, "*models three two"]
-
-    @property
-    def num_features(self) -> int:
-        """The length of an example."""
-        raise NotImplementedError
-
-    @property
-    def num_columns(self) -> int:
-        """The number of scores of an example: 1, or one per class or output."""
-        raise NotImplementedError
-
-    @property
-    def dtype(self) -> np.dtype:
-        """The float type of examples and scores."""
-        raise NotImplementedError
-
-    @property
-    def loss(self) -> Callable[..., Array]:
-        """The loss, which says whether targets are labels or numbers."""
-        raise NotImplementedError
 
     def learn(
         self,
@@ -96,18 +76,10 @@ class Online(Record, abstract=True):
         """
         raise NotImplementedError
 
-    def scores(self, X: Float[Array, "n features"]) -> Float[Array, "n columns"]:
-        """The scores of examples."""
-        raise NotImplementedError
-
     def variance(self, X: Float[Array, "n features"]) -> Float[Array, " n"]:
         """The variance of the score of each example."""
         wanted = "know the variance of its scores, as budgetjax.AROW does"
         raise ArgumentError("state", wanted, _checks.kind_name(self))
-
-    def support(self) -> Any:
-        """The support vectors, as of `budgetjax.support`."""
-        raise ArgumentError("model", "have support vectors", _checks.kind_name(self))
 
     def choose_origin(
         self, X: Float[Array, "n features"], weights: Float[Array, " n"]

@@ -383,7 +383,7 @@ def _prepare_batches(
 ) -> Generator[Batch, None, None]:
     """The batches after a position, ready to be learned; it runs ahead of learning."""
     model, read = start.model, 0
-    vectors, scaling = model.state.expansion.vectors, model.scaling
+    learned, scaling = model.state.dtype, model.scaling
     names, outputs = model.model.feature_names, models.target_shape(model.state)
     width, dtype = models.num_features(model), _dtype_of_rows(model)
     ready = source.regroup(batches, rows, width, dtype, outputs, names)
@@ -394,11 +394,11 @@ def _prepare_batches(
         # Rows are kept with gaps, since other means fill these at the end.
         raw = X
         if isinstance(scaling, Encoding):
-            X = scaling.apply(X, vectors.dtype, first_row=first)
+            X = scaling.apply(X, learned, first_row=first)
         else:
             X = X if scaling is None else scaling.filled(X)
             _checks.check_finite(X, first, names)
-        examples.check_weights(weight, vectors.dtype, first)
+        examples.check_weights(weight, learned, first)
         y = _encode(model, y, first)
         if read == start.batches:
             if checkpoints.digest((raw, y, weight)) != start.last:
@@ -411,7 +411,7 @@ def _prepare_batches(
         warning, counted = None, X if np.all(weight > 0) else X[weight > 0]
         if isinstance(scaling, Scaling):
             scaling = scaling.updated(counted, first_row=first)
-            X = scaling.apply(X, vectors.dtype)
+            X = scaling.apply(X, learned)
         elif scaling is None and index == 0 and not model.num_rows:
             shifts = model.state.kernel.shifts
             warning = scale_warning(counted, centred=shifts)
