@@ -86,7 +86,6 @@ class Task(NamedTuple):
 class Method(NamedTuple):
     """How to make an empty model from hyperparameters, and which ones to try."""
 
-    algorithm: Any
     init: Callable[..., Any]  # of (kernel, task, **hyperparameters)
     grid: dict[str, tuple[float, ...]]
     averages: bool = False
@@ -97,39 +96,38 @@ class Method(NamedTuple):
 def pegasos(maintenance, **limits) -> Method:
     def init(kernel, task, regularization):
         shape = task.shape(num_classes=task.num_classes, seed=task.seed)
-        shape |= {"regularization": regularization, "maintenance": maintenance}
-        return bj.pegasos.init(kernel, **shape, average=task.average)
+        shape |= {"maintenance": maintenance, "average": task.average}
+        return bj.Pegasos(regularization=regularization).init(kernel, **shape)
 
-    return Method(bj.pegasos, init, {"regularization": LAMBDAS}, True, **limits)
+    return Method(init, {"regularization": LAMBDAS}, True, **limits)
 
 
 def passive_aggressive(maintenance, **limits) -> Method:
     def init(kernel, task, penalty):
         shape = task.shape(num_classes=task.num_classes, maintenance=maintenance)
-        return bj.passive_aggressive.init(kernel, **shape, penalty=penalty)
+        return bj.PassiveAggressive(penalty=penalty).init(kernel, **shape)
 
-    grid = {"penalty": (0.03, 0.1, 0.3, 1.0)}
-    return Method(bj.passive_aggressive, init, grid, **limits)
+    return Method(init, {"penalty": (0.03, 0.1, 0.3, 1.0)}, **limits)
 
 
 def perceptron(kernel, task):
     shape = task.shape(num_classes=task.num_classes, seed=task.seed)
-    return bj.perceptron.init(kernel, **shape, maintenance=bj.RemoveRandom())
+    return bj.Perceptron().init(kernel, **shape, maintenance=bj.RemoveRandom())
 
 
 def projectron(kernel, task, threshold):
-    shape = task.shape(num_classes=task.num_classes, threshold=threshold)
-    return bj.projectron.init(kernel, **shape, margin_updates=True)
+    learner = bj.Projectron(threshold=threshold, margin_updates=True)
+    return learner.init(kernel, **task.shape(num_classes=task.num_classes))
 
 
 def forgetron(kernel, task):
-    return bj.forgetron.init(kernel, **task.shape())
+    return bj.Forgetron().init(kernel, **task.shape())
 
 
 def norma(kernel, task, learning_rate, regularization):
+    learner = bj.NORMA(learning_rate=learning_rate, regularization=regularization)
     shape = task.shape(num_classes=task.num_classes, average=task.average)
-    rates = {"learning_rate": learning_rate, "regularization": regularization}
-    return bj.norma.init(kernel, **shape, **rates)
+    return learner.init(kernel, **shape)
 
 
 @functools.cache
@@ -160,33 +158,35 @@ def at_rate(loss, rate, task) -> Partial:
 
 
 def arow(kernel, task, confidence):
-    shape = task.shape(num_classes=task.num_classes, confidence=confidence)
-    return bj.arow.init(kernel, **shape)
+    shape = task.shape(num_classes=task.num_classes)
+    return bj.AROW(confidence=confidence).init(kernel, **shape)
 
 
 def sgd(loss, maintenance, **limits) -> Method:
     """Gradient descent whose rate falls to 0 along a cosine."""
 
     def init(kernel, task, rate):
+        loss_at = at_rate(loss, rate, task)
+        learner = bj.SGD(loss=loss_at, learning_rate=cosine(task.rows))
         shape = task.shape(num_classes=task.num_classes, average=task.average)
-        shape |= {"loss": at_rate(loss, rate, task)}
-        shape |= {"learning_rate": cosine(task.rows), "maintenance": maintenance}
-        return bj.sgd.init(kernel, **shape)
+        return learner.init(kernel, **shape, maintenance=maintenance)
 
-    return Method(bj.sgd, init, {"rate": RATES}, True, **limits)
+    return Method(init, {"rate": RATES}, True, **limits)
 
 
-def linear(algorithm, loss=losses.hinge, factor=1) -> Method:
+def linear(learner, loss=losses.hinge, factor=1) -> Method:
     """Gradient descent on `factor * budget` features."""
 
     def init(kernel, task, rate):
         shape = task.shape(num_classes=task.num_classes, average=task.average)
-        shape |= {"budget": factor * task.budget, "optimizer": optimizer(task.rows)}
-        if algorithm is bj.fourier:
+        shape |= {"budget": factor * task.budget}
+        if learner is bj.Fourier:
             shape["seed"] = task.seed
-        return algorithm.init(kernel, **shape, loss=at_rate(loss, rate, task))
+        return learner(
+            loss=at_rate(loss, rate, task), optimizer=optimizer(task.rows)
+        ).init(kernel, **shape)
 
-    return Method(algorithm, init, {"rate": RATES}, True)
+    return Method(init, {"rate": RATES}, True)
 
 
 METHODS = {
@@ -203,21 +203,18 @@ METHODS = {
     "PA-I, merge": passive_aggressive(bj.Merge()),
     "PA-I, project best": passive_aggressive(bj.Project(best=True)),
     "PA-I, project onto nearest": passive_aggressive(bj.ProjectOntoNearest()),
-    "Projectron++": Method(
-        bj.projectron, projectron, {"threshold": (0.1, 0.3, 0.5, 0.7, 0.9)}
-    ),
-    "Perceptron, remove random": Method(bj.perceptron, perceptron, {}),
-    "Forgetron": Method(bj.forgetron, forgetron, {}, binary=True),
+    "Projectron++": Method(projectron, {"threshold": (0.1, 0.3, 0.5, 0.7, 0.9)}),
+    "Perceptron, remove random": Method(perceptron, {}),
+    "Forgetron": Method(forgetron, {}, binary=True),
     "NORMA": Method(
-        bj.norma,
         norma,
         {"learning_rate": (0.1, 0.3, 1.0), "regularization": (1e-4, 1e-3, 1e-2)},
         True,
     ),
-    "Fourier, B features": linear(bj.fourier),
-    "Fourier, 4B features": linear(bj.fourier, factor=4),
-    "Nystrom": linear(bj.nystrom),
-    "AROW": Method(bj.arow, arow, {"confidence": (0.01, 0.1, 1.0)}),
+    "Fourier, B features": linear(bj.Fourier),
+    "Fourier, 4B features": linear(bj.Fourier, factor=4),
+    "Nystrom": linear(bj.Nystrom),
+    "AROW": Method(arow, {"confidence": (0.01, 0.1, 1.0)}),
 }
 LABELS = (*METHODS, *RIVALS)
 SHOWN = (
@@ -256,7 +253,7 @@ def tuned(method: Method, task: Task, gammas, parts, judge) -> dict[str, Any]:
     grid = bj.grid(gamma=gammas, **method.grid)
     task = task._replace(rows=len(X))
     states = grid.init(lambda gamma, **rest: method.init(bj.RBF(gamma), task, **rest))
-    states = bj.sweep(method.algorithm, states, X, y).states
+    states = bj.sweep(states, X, y).states
     errors = judged(method, states, judge, X_held, y_held, stacked=True)
     found = {}
     for kind, values in errors.items():
@@ -282,7 +279,7 @@ def tested(method: Method, task: Task, found, data, judge, orders) -> dict[str, 
                 gamma, *rest = key
                 rest = dict(zip(method.grid, rest, strict=True))
                 state = method.init(bj.RBF(gamma), task._replace(seed=seed), **rest)
-                state, _ = bj.run(method.algorithm, state, X, y)
+                state, _ = bj.run(state, X, y)
                 known[key] = judged(method, state, judge, data.X_test, data.y_test)
             errors[kind].append(float(known[key][kind]))
     return errors

@@ -52,8 +52,8 @@ def machine(name: str) -> tuple[SVC, float]:
 def refitted(name: str, budget: int, move: bool) -> Any:
     """A model on a budget, learned from the examples."""
     X, y, *_, gamma = problem(name)
-    state = bj.pegasos.init(bj.RBF(gamma), num_features=X.shape[1], budget=budget)
-    state, _ = bj.run(bj.pegasos, state, X, y)
+    state = bj.Pegasos().init(bj.RBF(gamma), num_features=X.shape[1], budget=budget)
+    state, _ = bj.run(state, X, y)
     return bj.refit(state, X, y, move_vectors=move)
 
 

@@ -36,13 +36,13 @@ NAMES = (
 
 
 def drifting(kernel, task, drift):
-    shape = task.shape(num_classes=task.num_classes, drift=drift)
-    return bj.arow.init(kernel, **shape)
+    shape = task.shape(num_classes=task.num_classes)
+    return bj.AROW(drift=drift).init(kernel, **shape)
 
 
 CODED = ("Pegasos, merge", "PA-I, merge", "AROW", "AROW, drift")
 LEARNERS = {name: METHODS[name] for name in NAMES} | {
-    "AROW, drift": Method(bj.arow, drifting, {"drift": (0.001, 0.01, 0.1)})
+    "AROW, drift": Method(drifting, {"drift": (0.001, 0.01, 0.1)})
 }
 
 
@@ -51,13 +51,13 @@ def row(name, method, task, gammas, X, y):
     first = len(X) // 5
     grid = bj.grid(gamma=gammas, **method.grid)
     states = grid.init(lambda gamma, **rest: method.init(bj.RBF(gamma), task, **rest))
-    swept = bj.sweep(method.algorithm, states, X[:first], y[:first])
+    swept = bj.sweep(states, X[:first], y[:first])
     best = int(np.nanargmin(np.asarray(swept.error)))
     chosen = [float(column[best]) for column in grid.columns]
     chosen = dict(zip(grid.names, chosen, strict=True))
     state = jax.tree.map(lambda leaf: leaf[best], swept.states)
     mistakes = int(state.num_mistakes)
-    state, _ = bj.run(method.algorithm, state, X[first:], y[first:])
+    state, _ = bj.run(state, X[first:], y[first:])
     wrong = int(state.num_mistakes) - mistakes
     return {
         "learner": name,

@@ -48,11 +48,24 @@ RUN = """
 import budgetjax as bj
 y = np.where(classes > 1, 1, -1)
 state = bj.{init}
-state, scores = bj.run(bj.{name}, state, X, y)
+state, scores = bj.run(state, X, y)
 """
 
 # `refit` includes a cheap learner's compilation: subtract `perceptron`.
 REFIT = """
+state = bj.refit(state, X, y)
+"""
+
+SHAPE = "bj.RBF(0.05), num_features=16, budget=100"
+LEARNERS = {
+    "perceptron": f"Perceptron().init({SHAPE}, maintenance=bj.RemoveOldest())",
+    "passive_aggressive": f"PassiveAggressive().init({SHAPE})",
+    "pegasos": f"Pegasos(regularization=1e-3).init({SHAPE})",
+    "projectron": f"Projectron().init({SHAPE})",
+    "arow": f"AROW().init({SHAPE})",
+}
+
+FIT = """
 state = bj.refit(state, X, y)
 """
 
@@ -121,8 +134,8 @@ def scripts():
     yield "import numpy", "import numpy"
     yield "import budgetjax", "import budgetjax"
     for name, init in LEARNERS.items():
-        yield f"run {name}", few + RUN.format(name=name, init=init)
-    perceptron = RUN.format(name="perceptron", init=LEARNERS["perceptron"])
+        yield f"run {name}", few + RUN.format(init=init)
+    perceptron = RUN.format(init=LEARNERS["perceptron"])
     yield "run perceptron, refit", few + perceptron + REFIT
     yield "fit, Nystroem + LinearSVC", many + NYSTROEM
 
@@ -132,10 +145,10 @@ def first_calls():
     head = DATA.format(rows=2000) + "import budgetjax as bj\n"
     head += "y = np.where(classes > 1, 1, -1)\n"
     for name, init in LEARNERS.items():
-        run = f"state = bj.{init}\nf = lambda: bj.run(bj.{name}, state, X, y)[0]\n"
+        run = f"state = bj.{init}\nf = lambda: bj.run(state, X, y)[0]\n"
         yield name, head + run + FIRST_CALL
     learned = f"state = bj.{LEARNERS['perceptron']}\n"
-    learned += "state = bj.run(bj.perceptron, state, X, y)[0]\n"
+    learned += "state = bj.run(state, X, y)[0]\n"
     yield "refit", head + learned + "f = lambda: bj.refit(state, X, y)\n" + FIRST_CALL
 
 

@@ -52,21 +52,14 @@ def stream(name: str, rows: int):
     return jnp.asarray(X), y, gamma, regularization
 
 
-def learner(name: str, gamma: float, regularization: float, d: int, budget: int):
-    """The algorithm and an empty model."""
-    if name == "AROW":
-        return bj.arow, bj.arow.init(bj.RBF(gamma), num_features=d, budget=budget)
-    return speed.learner(name, gamma, regularization, d, budget)
-
-
 def streams(quick: bool) -> Iterator[measure.Case]:
     """Microseconds per example of one stream, by block length."""
 
     def measured(name, which, budget, block) -> dict[str, float]:
         X, y, gamma, regularization = stream(name, rows)
         n, d = X.shape
-        algorithm, state = learner(which, gamma, regularization, d, budget)
-        learn = measure.learning(algorithm, state, X, y, block)
+        state = speed.empty(which.lower(), gamma, regularization, d, budget)
+        learn = measure.learning(state, X, y, block)
         final, _ = learn()
         predict = functools.partial(bj.decision_function, final, X)
         seconds = measure.medians({"learn": learn, "predict": predict}, 3)
@@ -100,11 +93,11 @@ def sweeps(quick: bool) -> Iterator[measure.Case]:
             copy=range(models // 64),
         )
         states = grid.init(
-            lambda gamma, regularization, copy: speed.learner(
+            lambda gamma, regularization, copy: speed.empty(
                 which, gamma, regularization, X.shape[1], 20 if quick else 100
-            )[1]
+            )
         )
-        run = functools.partial(bj.sweep, bj.pegasos, states, X, y)
+        run = functools.partial(bj.sweep, states, X, y)
         return {"ns": measure.median(run, 3) / (len(y) * models) * 1e9}
 
     rows = 500 if quick else 20_000
@@ -159,8 +152,8 @@ def products(quick: bool) -> Iterator[measure.Case]:
         return found
 
     def state(X, y, gamma, regularization):
-        start: Any = speed.learner("merge", gamma, regularization, X.shape[1], budget)
-        return bj.run(bj.pegasos, start[1], X, y)[0]
+        start = speed.empty("merge", gamma, regularization, X.shape[1], budget)
+        return bj.run(start, X, y)[0]
 
     def nystroem(gamma):
         return Nystroem(gamma=gamma, n_components=budget, random_state=0)
@@ -175,7 +168,7 @@ def products(quick: bool) -> Iterator[measure.Case]:
         )
 
     def fourier(X, y, gamma, _):
-        model = bj.fourier.init(
+        model = bj.Fourier().init(
             bj.RBF(gamma), num_features=X.shape[1], budget=2 * budget
         )
         sampler = RBFSampler(gamma=gamma, n_components=2 * budget, random_state=0)
@@ -188,11 +181,11 @@ def products(quick: bool) -> Iterator[measure.Case]:
         )
 
     def nystrom(X, y, gamma, _):
-        model = bj.nystrom.init(
+        model = bj.Nystrom().init(
             bj.RBF(gamma),
             num_features=X.shape[1],
             budget=budget,
-            landmarks=X[:budget],
+            vectors=X[:budget],
         )
         peer = nystroem(gamma).fit(host := np.asarray(X))
         return figures(

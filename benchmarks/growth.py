@@ -43,9 +43,9 @@ AXES: dict[str, tuple[int, ...]] = {
 }
 BASE = {"budget": 100, "features": 20, "classes": 2, "models": 1, "rows": 2000}
 LEARNERS = {
-    "Perceptron, remove oldest": (bj.perceptron, {"maintenance": bj.RemoveOldest()}),
-    "Pegasos, merge": (bj.pegasos, {"regularization": 1e-4}),
-    "AROW": (bj.arow, {}),
+    "Perceptron, remove oldest": (bj.Perceptron(), {"maintenance": bj.RemoveOldest()}),
+    "Pegasos, merge": (bj.Pegasos(regularization=1e-4), {}),
+    "AROW": (bj.AROW(), {}),
 }
 # Larger values take minutes, and the time of each is known by then.
 MOST = {("AROW", "rows"): 1_000_000, ("AROW", "models"): 256}
@@ -64,17 +64,17 @@ def stream(axis: str, size: dict[str, int]) -> tuple[np.ndarray, np.ndarray]:
 def measured(axis: str, value: int, learner: str) -> dict[str, float]:
     """Time per example and model, and memory of the run."""
     size = BASE | {axis: value}
-    algorithm, arguments = LEARNERS[learner]
+    chosen, shared = LEARNERS[learner]
     X, y = stream(axis, size)
     gamma = 8.0 if axis == "rows" else 0.5 / X.shape[1]
 
     def init(gamma):
-        return algorithm.init(
+        return chosen.init(
             bj.RBF(gamma),
             num_features=X.shape[1],
             budget=size["budget"],
             num_classes=size["classes"],
-            **arguments,
+            **shared,
         )
 
     if axis == "models":
@@ -84,14 +84,14 @@ def measured(axis: str, value: int, learner: str) -> dict[str, float]:
         given = examples.check_stream(one, X, y, None)
         block = driver.block_length(None)
         program = sweeps._run_sharded.lower(
-            algorithm, tuple(jax.devices()[:1]), together, block, states, *given
+            tuple(jax.devices()[:1]), together, block, states, *given
         ).compile()
         run = functools.partial(program, states, *given)
     else:
         state = init(gamma)
         given = examples.check_stream(state, X, y, None)
         block = driver.block_length(None)
-        lowered = driver.run_checked.lower(algorithm, state, *given, block)
+        lowered = driver.run_checked.lower(state, *given, block)
         program = lowered.compile()
         run = functools.partial(program, state, *given)
     seconds = measure.median(run, 1 if value >= 10_000_000 else 3)

@@ -253,34 +253,34 @@ def counted(name: str, dump: Path, program: Any) -> dict[str, Any]:
     return {"launches": turn.launches, "temporary": temporary, "loops": loops}
 
 
-LEARNERS: dict[str, tuple[Any, dict[str, Any]]] = {
+LEARNERS: dict[str, tuple[bj.Learner, dict[str, Any]]] = {
     "Perceptron, remove the oldest": (
-        bj.perceptron,
+        bj.Perceptron(),
         {"maintenance": bj.RemoveOldest()},
     ),
-    "Pegasos, merge": (bj.pegasos, {"maintenance": bj.Merge()}),
-    "AROW": (bj.arow, {}),
+    "Pegasos, merge": (bj.Pegasos(), {"maintenance": bj.Merge()}),
+    "AROW": (bj.AROW(), {}),
 }
 
 
 def stream(learner: str, models: int) -> tuple[Any, ...]:
     """The program of a run or of a sweep, and its arguments."""
-    algorithm, arguments = LEARNERS[learner]
+    chosen, shared = LEARNERS[learner]
     X, y = np.zeros((ROWS, FEATURES), np.float32), np.ones(ROWS, np.int32)
 
     def init(gamma):
         kernel = bj.RBF(gamma)
-        return algorithm.init(kernel, num_features=FEATURES, budget=BUDGET, **arguments)
+        return chosen.init(kernel, num_features=FEATURES, budget=BUDGET, **shared)
 
     given = examples.check_stream(init(0.5), X, y, None)
     if models == 1:
-        return driver.run_checked, algorithm, init(0.5), *given, BLOCK, True
+        return driver.run_checked, init(0.5), *given, BLOCK, True
     states = jax.vmap(init)(jnp.ones(models))
 
     def learn(states, X, y, weights):
         return jax.vmap(
             lambda state: driver.run_with_errors(
-                algorithm, state, X, y, weights, BLOCK, sweeps.MODELS
+                state, X, y, weights, BLOCK, sweeps.MODELS
             ),
             axis_name=sweeps.MODELS,
         )(states)
@@ -293,13 +293,13 @@ def calls() -> dict[str, Callable[[], Any]]:
     random = np.random.default_rng(0)
     X = random.normal(size=(2048, FEATURES)).astype(np.float32)
     y = np.sign(X[:, 0] * X[:, 1])
-    state = bj.pegasos.init(
+    state = bj.Pegasos().init(
         bj.RBF(0.05),
         num_features=FEATURES,
         budget=BUDGET,
         maintenance=bj.RemoveOldest(),
     )
-    state, _ = bj.run(bj.pegasos, state, X, y)
+    state, _ = bj.run(state, X, y)
     kernel = {"kernel": bj.RBF(0.05)}
     solvers: dict[str, Any] = {
         "smo": kernel,

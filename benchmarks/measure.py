@@ -48,11 +48,11 @@ def medians(calls: dict[str, Callable[[], Any]], repeats: int) -> dict[str, floa
     return {name: statistics.median(values) for name, values in seconds.items()}
 
 
-def learning(algorithm, state, X, y, block_size=None) -> Callable[[], Any]:
+def learning(state, X, y, block_size=None) -> Callable[[], Any]:
     """`budgetjax.run` as a call without arguments, and without its checks of values."""
     X, y, weights = examples.check_stream(state, X, y, None)
     size = driver.block_length(block_size)
-    return lambda: driver.run_checked(algorithm, state, X, y, weights, size)
+    return lambda: driver.run_checked(state, X, y, weights, size)
 
 
 def fresh(state: Any) -> Any:

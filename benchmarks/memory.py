@@ -67,25 +67,25 @@ def rows_of(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
 
 
 def pegasos(budget: int, gamma: Any = 0.5 / FEATURES) -> Any:
-    return bj.pegasos.init(
-        bj.RBF(gamma), num_features=FEATURES, budget=budget, regularization=1e-4
+    return bj.Pegasos(regularization=1e-4).init(
+        bj.RBF(gamma), num_features=FEATURES, budget=budget
     )
 
 
 def centres(X: np.ndarray, y: np.ndarray, budget: int) -> Any:
     """A model to refit, learned from the first rows."""
-    return bj.run(bj.pegasos, pegasos(budget), X[:5000], y[:5000])[0]
+    return bj.run(pegasos(budget), X[:5000], y[:5000])[0]
 
 
 def swept(X: np.ndarray, y: np.ndarray, budget: int) -> Any:
     gammas = jnp.geomspace(0.001, 1, 1024)
     states = jax.vmap(lambda gamma: pegasos(budget, gamma))(gammas)
-    return bj.sweep(bj.pegasos, states, X, y)
+    return bj.sweep(states, X, y)
 
 
 def arow(budget: int) -> Any:
     kernel = bj.RBF(0.5 / FEATURES)
-    return bj.arow.init(kernel, num_features=FEATURES, budget=budget)
+    return bj.AROW().init(kernel, num_features=FEATURES, budget=budget)
 
 
 def solved(solver: bj.Solver, X: np.ndarray, y: np.ndarray, **more: Any) -> Any:
@@ -96,10 +96,8 @@ KERNEL: dict[str, Any] = {"kernel": bj.RBF(0.5 / FEATURES)}
 # Functions of the rows, their labels and the budget.
 RUNS: dict[str, Callable[..., Any]] = {
     "nothing": lambda X, y, budget: None,
-    "run, Pegasos with merging": lambda X, y, budget: bj.run(
-        bj.pegasos, pegasos(budget), X, y
-    ),
-    "run, AROW": lambda X, y, budget: bj.run(bj.arow, arow(budget), X, y),
+    "run, Pegasos with merging": lambda X, y, budget: bj.run(pegasos(budget), X, y),
+    "run, AROW": lambda X, y, budget: bj.run(arow(budget), X, y),
     "sweep of 1,024 models, Pegasos": swept,
     "refit": lambda X, y, budget: bj.refit(centres(X, y, budget), X, y),
     "refit with a metric": lambda X, y, budget: bj.refit(
@@ -126,7 +124,7 @@ def from_file(what: str, budget: int, n: int, folder: Path) -> dict[str, float]:
             out[start : start + len(part)] = part
             del out
     with measure.memory() as found:
-        model = bj.fit_stream(bj.pegasos, pegasos(budget), stream.npy(*paths))
+        model = bj.fit_stream(pegasos(budget), stream.npy(*paths))
         if what == "refit from a file":
             model = bj.refit(model, stream.npy(*paths))
         jax.block_until_ready(model.state)

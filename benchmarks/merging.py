@@ -175,14 +175,13 @@ def of_data(name):
     data = datasets.load(name)
     X, y = data.X_train[:6000], data.y_train[:6000]
     gamma = bj.default_gamma(X)
-    state = bj.pegasos.init(
+    state = bj.Pegasos(regularization=1e-4).init(
         bj.RBF(gamma),
         num_features=X.shape[1],
         budget=BUDGETS[0],
         num_classes=int(y.max()) + 1,
-        regularization=1e-4,
     )
-    support = bj.support(bj.run(bj.pegasos, state, X, y)[0])
+    support = bj.support(bj.run(state, X, y)[0])
     a = np.float64(support.coefficients)
     a /= np.abs(a).max()
     lengths = np.sum(a**2, axis=1)

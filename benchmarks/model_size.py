@@ -41,13 +41,13 @@ def sizes(name: str, budgets: list[int]) -> Iterator[dict[str, Any]]:
     order = np.random.default_rng(1).permutation(len(data.y_train))
     X, y = data.X_train[order], data.y_train[order]
     for budget in tqdm(budgets, desc=name):
-        state = bj.pegasos.init(
+        state = bj.Pegasos().init(
             bj.RBF(bj.default_gamma(X)),
             num_features=X.shape[1],
             num_classes=data.num_classes,
             budget=budget,
         )
-        state, _ = bj.run(bj.pegasos, state, X, y)
+        state, _ = bj.run(state, X, y)
         for rank in RANKS[name]:
             model = bj.compact(bj.refit(state, X, y, learn_metric=rank, seed=1))
             with tempfile.TemporaryDirectory() as folder:

@@ -55,10 +55,10 @@ def nystrom(X: np.ndarray, landmarks: np.ndarray, gamma: float) -> np.ndarray:
     landmarks = np.unique(landmarks, axis=0)
     m = len(landmarks)
     kernel = bj.RBF(gamma)
-    state = bj.nystrom.init(
-        kernel, num_features=X.shape[1], budget=m, landmarks=landmarks
+    state = bj.Nystrom().init(
+        kernel, num_features=X.shape[1], budget=m, vectors=landmarks
     )
-    root = np.asarray(state.root)[:m, :m]
+    root = np.asarray(state.memory.root)[:m, :m]
     blocks = range(0, len(X), 8192)
     return np.concatenate(
         [np.asarray(kernel.gram(X[i : i + 8192], landmarks)) @ root.T for i in blocks]

@@ -75,19 +75,18 @@ def delayed(data, budget, name, repeats):
     """Time and accuracy of one strategy."""
     X, y, X_test, y_test, gamma, regularization = data
     empty = functools.partial(
-        bj.pegasos.init,
+        bj.Pegasos(regularization=regularization).init,
         bj.RBF(gamma),
         num_features=X.shape[1],
         budget=budget,
-        regularization=regularization,
         maintenance=STRATEGIES[name],
     )
-    learn = measure.learning(bj.pegasos, empty(), jnp.asarray(X), y)
+    learn = measure.learning(empty(), jnp.asarray(X), y)
     last, _ = learn()
     predict = functools.partial(bj.decision_function, last, jnp.asarray(X))
     seconds = measure.medians({"learn": learn, "predict": predict}, repeats)
     spent = seconds["learn"] - seconds["predict"]
-    average, _ = bj.run(bj.pegasos, empty(average=len(X) // 2), X, y)
+    average, _ = bj.run(empty(average=len(X) // 2), X, y)
 
     def accuracy(model):
         return 100 * float(np.mean(np.asarray(bj.predict(model, X_test)) == y_test))
@@ -125,18 +124,17 @@ def main():
     X, y = data.X_train[:40_000], data.y_train[:40_000]
     table = []
     for best in (False, True):
-        state = bj.perceptron.init(
+        state = bj.Perceptron(margin=1e9).init(
             bj.RBF(GAMMA),
             num_features=X.shape[1],
             budget=BUDGET,
-            margin=1e9,
             maintenance=bj.Project(best=best),
         )
         chunks = range(0, POINTS[-1], 10_000)
         for start in tqdm(chunks, desc=f"best={best}"):
             at = start % len(X)
             rows = slice(at, at + 10_000)
-            state, _ = bj.run(bj.perceptron, state, X[rows], y[rows])
+            state, _ = bj.run(state, X[rows], y[rows])
             if int(state.num_updates) in POINTS:
                 updates = {"best": best, "updates": int(state.num_updates)}
                 table.append(updates | drift(state, data.X_test[:200]))

@@ -50,19 +50,18 @@ def seconds(call):
 
 def chosen(data, budget, unit):
     """The state after one pass of Pegasos with merging."""
-    state = bj.pegasos.init(
+    state = bj.Pegasos(regularization=1e-4).init(
         bj.RBF(unit * bj.default_gamma(data.X_train)),
         num_features=data.X_train.shape[1],
         num_classes=data.num_classes,
         budget=budget,
-        regularization=1e-4,
     )
-    return bj.run(bj.pegasos, state, data.X_train, data.y_train)[0]
+    return bj.run(state, data.X_train, data.y_train)[0]
 
 
 def features(state, X):
     """The orthonormal features in which `bj.refit` solves."""
-    basis = newton.Basis(state.kernel, state.expansion, bj.pegasos.basis(state))
+    basis = newton.Basis(state.kernel, state.expansion, state.learner.basis(state))
     blocks = np.array_split(X, max(1, len(X) // BATCH))
     made = [newton.features(basis, jnp.asarray(block)) for block in blocks]
     made = np.concatenate([np.asarray(block, np.float64) for block in made])
@@ -135,10 +134,10 @@ class Batches:
 def memory():
     """The peak of the process, in megabytes, by the number of rows."""
     X, y = datasets.checkerboard(20_000, 0)
-    state = bj.pegasos.init(
-        bj.RBF(4.0), num_features=2, budget=100, regularization=1e-4
+    state = bj.Pegasos(regularization=1e-4).init(
+        bj.RBF(4.0), num_features=2, budget=100
     )
-    state, _ = bj.run(bj.pegasos, state, X, y)
+    state, _ = bj.run(state, X, y)
     peaks = []
     for rows in (200_000, 2_000_000):
         bj.refit(state, Batches(rows))

@@ -50,9 +50,9 @@ METHODS = {
     for name, maintenance in (("merge", bj.Merge()), ("project", bj.Project()))
 }
 METHODS |= {
-    "Fourier, B features": linear(bj.fourier, LOSSES["squared"]),
-    "Fourier, 4B features": linear(bj.fourier, LOSSES["squared"], factor=4),
-    "Nystrom": linear(bj.nystrom, LOSSES["squared"]),
+    "Fourier, B features": linear(bj.Fourier, LOSSES["squared"]),
+    "Fourier, 4B features": linear(bj.Fourier, LOSSES["squared"], factor=4),
+    "Nystrom": linear(bj.Nystrom, LOSSES["squared"]),
 }
 
 NYSTROEM, RIDGE = "scikit-learn Nystroem, SGDRegressor", "scikit-learn KernelRidge"

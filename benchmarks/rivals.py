@@ -46,14 +46,13 @@ class Fit(NamedTuple):
 
 def streamed(gamma, task, X, y):
     """Pegasos with merging, after one pass."""
-    state = bj.pegasos.init(
+    state = bj.Pegasos(regularization=REGULARIZATION).init(
         bj.RBF(gamma),
         num_features=task.num_features,
         num_classes=task.num_classes,
         budget=task.budget,
-        regularization=REGULARIZATION,
     )
-    return bj.run(bj.pegasos, state, X, y)[0]
+    return bj.run(state, X, y)[0]
 
 
 def predictor(state):
@@ -86,12 +85,12 @@ def boosted(gamma, task, X, y):
 def centres(gamma, task, X, y, penalty):
     """Centres of k-means instead of the support vectors of a stream."""
     kmeans = MiniBatchKMeans(task.budget, random_state=task.seed)
-    state = bj.arow.init(
+    state = bj.AROW().init(
         bj.RBF(gamma),
         num_features=task.num_features,
         num_classes=task.num_classes,
         budget=task.budget,
-        landmarks=np.asarray(kmeans.fit(X).cluster_centers_),
+        vectors=np.asarray(kmeans.fit(X).cluster_centers_),
     )
     return predictor(bj.refit(state, X, y, penalty=penalty)), {}
 

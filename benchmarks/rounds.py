@@ -26,48 +26,39 @@ OVER_PAIRS = ("project", "pair", "nearest")
 
 def learners(num_features):
     kernel = bj.RBF(0.5 / num_features)
-    always = {"regularization": 1.0}
+    pegasos = bj.Pegasos(regularization=1.0)
+    perceptron = bj.Perceptron(margin=1e6)
 
-    def make(algorithm, **arguments):
-        return algorithm, lambda budget: algorithm.init(
-            kernel, num_features=num_features, budget=budget, **arguments
+    def make(learner, **shared):
+        return lambda budget: learner.init(
+            kernel, num_features=num_features, budget=budget, **shared
         )
 
     return {
-        "perceptron, remove oldest": make(
-            bj.perceptron, maintenance=bj.RemoveOldest(), margin=1e6
-        ),
-        "perceptron, remove random": make(
-            bj.perceptron, maintenance=bj.RemoveRandom(), margin=1e6
-        ),
+        "perceptron, remove oldest": make(perceptron, maintenance=bj.RemoveOldest()),
+        "perceptron, remove random": make(perceptron, maintenance=bj.RemoveRandom()),
         "perceptron, remove largest margin": make(
-            bj.perceptron, maintenance=bj.RemoveLargestMargin(), margin=1e6
+            perceptron, maintenance=bj.RemoveLargestMargin()
         ),
-        "forgetron": make(bj.forgetron),
-        "pegasos, remove smallest": make(
-            bj.pegasos, maintenance=bj.RemoveSmallest(), **always
-        ),
-        "pegasos, merge": make(bj.pegasos, maintenance=bj.Merge(), **always),
-        "pegasos, multi-merge": make(bj.pegasos, maintenance=bj.MultiMerge(), **always),
-        "pegasos, merge best pair": make(
-            bj.pegasos, maintenance=bj.MergeBestPair(), **always
-        ),
-        "pegasos, project": make(bj.pegasos, maintenance=bj.Project(), **always),
-        "pegasos, project best": make(
-            bj.pegasos, maintenance=bj.Project(best=True), **always
-        ),
+        "forgetron": make(bj.Forgetron()),
+        "pegasos, remove smallest": make(pegasos, maintenance=bj.RemoveSmallest()),
+        "pegasos, merge": make(pegasos, maintenance=bj.Merge()),
+        "pegasos, multi-merge": make(pegasos, maintenance=bj.MultiMerge()),
+        "pegasos, merge best pair": make(pegasos, maintenance=bj.MergeBestPair()),
+        "pegasos, project": make(pegasos, maintenance=bj.Project()),
+        "pegasos, project best": make(pegasos, maintenance=bj.Project(best=True)),
         "passive-aggressive, onto candidate": make(
-            bj.passive_aggressive, maintenance=bj.ProjectOntoCandidate()
+            bj.PassiveAggressive(), maintenance=bj.ProjectOntoCandidate()
         ),
         "passive-aggressive, onto nearest": make(
-            bj.passive_aggressive, maintenance=bj.ProjectOntoNearest()
+            bj.PassiveAggressive(), maintenance=bj.ProjectOntoNearest()
         ),
-        "norma": make(bj.norma, learning_rate=0.1, regularization=1.0),
+        "norma": make(bj.NORMA(learning_rate=0.1, regularization=1.0)),
         "projectron++, threshold 2": make(
-            bj.projectron, margin_updates=True, threshold=2.0
+            bj.Projectron(margin_updates=True, threshold=2.0)
         ),
-        "fourier": make(bj.fourier),
-        "nystrom": make(bj.nystrom),
+        "fourier": make(bj.Fourier()),
+        "nystrom": make(bj.Nystrom()),
     }
 
 
@@ -83,13 +74,13 @@ def main():
         random = np.random.default_rng(0)
         points = jnp.asarray(random.normal(size=(ROWS, num_features)), jnp.float32)
         labels = jnp.asarray(random.choice([-1.0, 1.0], ROWS), jnp.float32)
-        for name, (algorithm, init) in learners(num_features).items():
+        for name, init in learners(num_features).items():
             rows = ROWS // 10 if any(word in name for word in OVER_PAIRS) else ROWS
             X, y = points[:rows], labels[:rows]
-            state, _ = bj.run(algorithm, init(budget), X, y)
+            state, _ = bj.run(init(budget), X, y)
             before = int(state.num_updates)
-            scan = measure.learning(algorithm, state, X, y, block_size=1)
-            blocks = measure.learning(algorithm, state, X, y)
+            scan = measure.learning(state, X, y, block_size=1)
+            blocks = measure.learning(state, X, y)
             new, _ = scan()
             table.append(
                 {

@@ -128,15 +128,15 @@ def batches(paths: tuple[Path, Path], task: str) -> Iterator[tuple[Any, Any]]:
 def learned(learner: str, paths: tuple[Path, Path], task: str) -> Any:
     kernel, rows = bj.RBF(GAMMA), batches(paths, task)
     if learner == "AROW":
-        state = bj.arow.init(kernel, num_features=784, budget=BUDGET)
-        return bj.fit_stream(bj.arow, state, rows).state
-    state = bj.pegasos.init(
-        kernel, num_features=784, budget=BUDGET, regularization=REGULARIZATION
+        state = bj.AROW().init(kernel, num_features=784, budget=BUDGET)
+        return bj.fit_stream(state, rows).state
+    state = bj.Pegasos(regularization=REGULARIZATION).init(
+        kernel, num_features=784, budget=BUDGET
     )
     first: list[tuple[Any, Any]] = []
     while learner == "refit, once" and sum(len(y) for _, y in first) < KEPT:
         first.append(next(rows))
-    state = bj.fit_stream(bj.pegasos, state, first or rows).state
+    state = bj.fit_stream(state, first or rows).state
     if learner == "Pegasos, merge":
         return state
     rest = rows if first else batches(paths, task)

@@ -35,22 +35,24 @@ def learners(num_features: int, num_classes: int, gamma: float, budget: int):
     """Three methods for a stream, by name."""
     shape = {"num_features": num_features, "num_classes": num_classes}
 
-    def streamed(algorithm, X, y, **more):
-        state = algorithm.init(bj.RBF(gamma), budget=budget, **shape, **more)
-        return bj.run(algorithm, state, X, y)[0]
+    def streamed(learner, X, y):
+        state = learner.init(bj.RBF(gamma), budget=budget, **shape)
+        return bj.run(state, X, y)[0]
+
+    pegasos = bj.Pegasos(regularization=1e-4)
 
     def once(X, y):
         kept = min(KEPT, len(X) // 2)
-        state = streamed(bj.pegasos, X[:kept], y[:kept], regularization=1e-4)
+        state = streamed(pegasos, X[:kept], y[:kept])
         starts = range(kept, len(X), BATCH)
         rest = ((X[i : i + BATCH], y[i : i + BATCH]) for i in starts)
         return bj.refit(state, itertools.chain([(X[:kept], y[:kept])], rest))
 
     def again(X, y):
-        return bj.refit(streamed(bj.pegasos, X, y, regularization=1e-4), X, y)
+        return bj.refit(streamed(pegasos, X, y), X, y)
 
     return {
-        "AROW": lambda X, y: streamed(bj.arow, X, y),
+        "AROW": lambda X, y: streamed(bj.AROW(), X, y),
         "refit, once": once,
         "refit, again": again,
     }

@@ -61,13 +61,13 @@ def timed(call: Any) -> tuple[Any, float]:
 def learn(name: str, rows: np.ndarray) -> Any:
     """A stream of these rows."""
     data, gamma = problem(name)
-    state = bj.pegasos.init(
+    state = bj.Pegasos().init(
         bj.RBF(gamma),
         num_features=data.X_train.shape[1],
         budget=BUDGET,
         num_classes=data.num_classes,
     )
-    return bj.run(bj.pegasos, state, data.X_train[rows], data.y_train[rows])[0]
+    return bj.run(state, data.X_train[rows], data.y_train[rows])[0]
 
 
 def refit(name: str, model: Any) -> tuple[Any, int]:
@@ -125,10 +125,10 @@ def devices(repeats: int) -> Iterator[dict[str, Any]]:
     random = np.random.default_rng(0)
     X = random.normal(size=(ROWS, 22)).astype(np.float32)
     y = np.where(np.sin(X[:, 0]) + X[:, 1] * X[:, 2] > 0, 1, -1)
-    state = bj.pegasos.init(
-        bj.RBF(0.02), num_features=22, budget=BUDGET, regularization=1e-5
+    state = bj.Pegasos(regularization=1e-5).init(
+        bj.RBF(0.02), num_features=22, budget=BUDGET
     )
-    state, _ = bj.run(bj.pegasos, state, X[:20_000], y[:20_000])
+    state, _ = bj.run(state, X[:20_000], y[:20_000])
     found: dict[int, list[tuple[float, float]]] = {1: [], 2: []}
     scores = {}
     for i in range(repeats + 1):

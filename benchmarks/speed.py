@@ -67,25 +67,22 @@ def load(name, most=None):
     return (*parts, gamma, regularization)
 
 
-def learner(name, gamma, regularization, num_features, budget):
-    """The algorithm and an empty model."""
+def empty(name, gamma, regularization, num_features, budget):
+    """An empty model."""
     shape = {"num_features": num_features, "budget": budget}
     kernel = bj.RBF(gamma)
-    if name == "forgetron":
-        return bj.forgetron, bj.forgetron.init(kernel, **shape)
+    others = {"forgetron": bj.Forgetron, "projectron": bj.Projectron, "arow": bj.AROW}
+    if name in others:
+        return others[name]().init(kernel, **shape)
     if name == "oldest":
-        strategy = bj.RemoveOldest()
-        return bj.perceptron, bj.perceptron.init(kernel, **shape, maintenance=strategy)
-    if name in ("projectron", "arow"):
-        algorithm = getattr(bj, name)
-        return algorithm, algorithm.init(kernel, **shape)
+        return bj.Perceptron().init(kernel, **shape, maintenance=bj.RemoveOldest())
     strategies = {
         "merge": bj.Merge(),
         "project": bj.Project(),
         "smallest": bj.RemoveSmallest(),
     }
-    return bj.pegasos, bj.pegasos.init(
-        kernel, **shape, maintenance=strategies[name], regularization=regularization
+    return bj.Pegasos(regularization=regularization).init(
+        kernel, **shape, maintenance=strategies[name]
     )
 
 
@@ -96,11 +93,9 @@ def compare(name, rows, budgets, learners, repeats, others):
     X_device = jnp.asarray(X)
     for budget in budgets:
         for which in learners:
-            algorithm, state = learner(
-                which, gamma, regularization, num_features, budget
-            )
-            scan = measure.learning(algorithm, state, X_device, y, block_size=1)
-            blocks = measure.learning(algorithm, state, X_device, y)
+            state = empty(which, gamma, regularization, num_features, budget)
+            scan = measure.learning(state, X_device, y, block_size=1)
+            blocks = measure.learning(state, X_device, y)
             (final, _), (expected, _) = blocks(), scan()
             accuracy = float(np.mean(np.asarray(bj.predict(final, X_test)) == y_test))
             calls = {
@@ -186,7 +181,7 @@ def sweep(rows, repeats):
 def sweep_how(how, models, X, y, devices):
     """A sweep with `vectorize` or without, whichever it would choose."""
     with mock.patch.object(sweeping, "side_by_side", return_value=how == "vmap"):
-        return bj.sweep(bj.pegasos, models, X, y, devices=devices)
+        return bj.sweep(models, X, y, devices=devices)
 
 
 def stacked(name, num_features, copies):
@@ -195,18 +190,16 @@ def stacked(name, num_features, copies):
         gamma=SWEEP_GAMMAS, regularization=SWEEP_REGULARIZATIONS, copy=range(copies)
     )
     return grid.init(
-        lambda gamma, regularization, copy: learner(
+        lambda gamma, regularization, copy: empty(
             name, gamma, regularization, num_features, 100
-        )[1]
+        )
     )
 
 
 def alone_calls(models, X, y, count):
     """`run` of each of the first models, with one program for all."""
     return [
-        measure.learning(
-            bj.pegasos, jax.tree.map(lambda leaf, i=i: leaf[i], models), X, y
-        )
+        measure.learning(jax.tree.map(lambda leaf, i=i: leaf[i], models), X, y)
         for i in range(count)
     ]
 

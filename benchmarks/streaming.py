@@ -69,9 +69,9 @@ def streamed(kind: str, path: str) -> dict[str, Any]:
     read = bj.stream.csv if kind == "CSV" else bj.stream.parquet
     batches = read(path, target="label")
     first = next(iter(batches))
-    bj.fit_stream(bj.pegasos, empty(), [first])
+    bj.fit_stream(empty(), [first])
     start = time.perf_counter()
-    model = bj.fit_stream(bj.pegasos, empty(), batches)
+    model = bj.fit_stream(empty(), batches)
     seconds = time.perf_counter() - start
     return result(model.num_rows, seconds, model.state)
 
@@ -89,9 +89,9 @@ def in_memory(kind: str, path: str) -> dict[str, Any]:
     y = table["label"].to_numpy()
     del table
     state = empty()
-    bj.run(bj.pegasos, state, X, y)
+    bj.run(state, X, y)
     start = time.perf_counter()
-    state = jax.block_until_ready(bj.run(bj.pegasos, state, X, y)[0])
+    state = jax.block_until_ready(bj.run(state, X, y)[0])
     return result(len(y), time.perf_counter() - start, state)
 
 
@@ -104,8 +104,8 @@ JOBS: dict[str, Callable[[str, str], dict[str, Any]]] = {
 def empty() -> Any:
     import budgetjax as bj
 
-    return bj.pegasos.init(
-        bj.RBF(GAMMA), num_features=2, budget=BUDGET, regularization=REGULARIZATION
+    return bj.Pegasos(regularization=REGULARIZATION).init(
+        bj.RBF(GAMMA), num_features=2, budget=BUDGET
     )
 
 

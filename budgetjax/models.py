@@ -469,8 +469,8 @@ def support(model: Model) -> Support:
         features are random (`budgetjax.fourier`).
 
     Example:
-      >>> state = bj.perceptron.init(bj.RBF(1.0), num_features=2, budget=10)
-      >>> state = bj.perceptron.step(state, jnp.array([1.0, 2.0]), -1)
+      >>> state = bj.Perceptron().init(bj.RBF(1.0), num_features=2, budget=10)
+      >>> state = bj.step(state, jnp.array([1.0, 2.0]), -1)
       >>> bj.support(state).vectors[0].tolist()
       [1.0, 2.0]
     """
@@ -586,8 +586,8 @@ def fold_map(model: Given, *, rounds: bool = False) -> Given:
       >>> X = np.arange(8.0)[:, None]
       >>> codes = bj.encoding.fit(X, num_bins=4)
       >>> kernel = bj.Mapped(bj.RBF(1.0), np.ones((4, 1), np.float32))
-      >>> state = bj.perceptron.init(kernel, num_features=4, budget=3)
-      >>> state = bj.perceptron.step(state, codes.apply(X)[3], 1)
+      >>> state = bj.Perceptron().init(kernel, num_features=4, budget=3)
+      >>> state = bj.step(state, codes.apply(X)[3], 1)
       >>> model = bj.Labelled(state, codes)
       >>> folded = fold_map(model)
       >>> bj.support(folded).vectors.shape, folded.scaling.num_features

@@ -130,8 +130,8 @@ def learning_curves(
 
     Example:
       >>> X, y = bj.datasets.checkerboard(2000, seed=0)
-      >>> state = bj.perceptron.init(bj.RBF(8.0), num_features=2, budget=50)
-      >>> _, scores = bj.run(bj.perceptron, state, X, y)
+      >>> state = bj.Perceptron().init(bj.RBF(8.0), num_features=2, budget=50)
+      >>> _, scores = bj.run(state, X, y)
       >>> axes = bj.plots.learning_curves({"": bj.plots.progressive_error(scores, y)})
       >>> axes.get_xlabel()
       'rows read'
@@ -188,8 +188,8 @@ def decision_regions(
 
     Example:
       >>> X, y = bj.datasets.checkerboard(2000, seed=0)
-      >>> state = bj.perceptron.init(bj.RBF(8.0), num_features=2, budget=50)
-      >>> state, _ = bj.run(bj.perceptron, state, X, y)
+      >>> state = bj.Perceptron().init(bj.RBF(8.0), num_features=2, budget=50)
+      >>> state, _ = bj.run(state, X, y)
       >>> bj.plots.decision_regions(state).get_xlabel()
       'feature 1'
     """
@@ -536,9 +536,9 @@ def support_images(
 
     Example:
       >>> data = bj.datasets.load("digits")
-      >>> state = bj.perceptron.init(
+      >>> state = bj.Perceptron().init(
       ...     bj.RBF(0.05), num_features=64, num_classes=10, budget=50)
-      >>> state, _ = bj.run(bj.perceptron, state, data.X_train, data.y_train)
+      >>> state, _ = bj.run(state, data.X_train, data.y_train)
       >>> axes = bj.plots.support_images(state, (8, 8))
       >>> [text.get_text() for text in axes.get_yticklabels()][:3]
       ['0', '1', '2']

@@ -37,85 +37,89 @@ HEADER = "test accuracy, budget"
 REFERENCE = "Pegasos, merge"  # drawn in every panel
 
 
-class Learner(NamedTuple):
+class Entry(NamedTuple):
     """A learner in this comparison.
 
     Attributes:
       family: its panel of the figure.
       name: the name in the table and the figure.
-      algorithm: an algorithm of budgetjax.
-      settings: arguments of its `init`, besides kernel, number of features and budget.
+      learner: the learner with its hyperparameters.
+      shared: arguments of its `init`, besides kernel, number of features and budget.
     """
 
     family: str
     name: str
-    algorithm: Any
-    settings: dict[str, Any]
+    learner: bj.Learner
+    shared: dict[str, Any]
 
 
-def learners(num_classes: int, lam: float, seed: int) -> list[Learner]:
+def entries(num_classes: int, lam: float, seed: int) -> list[Entry]:
     """All learners for this number of classes; the Forgetron learns two."""
     classes = {"num_classes": num_classes}
+    pegasos = bj.Pegasos(regularization=lam)
     found = []
-    for family, name, maintenance in (
-        (PERCEPTRONS, "Perceptron, remove oldest", bj.RemoveOldest()),
-        (PERCEPTRONS, "Perceptron, remove random", bj.RemoveRandom()),
-        (PERCEPTRONS, "Passive-aggressive, merge", bj.Merge()),
-        (PERCEPTRONS, "Passive-aggressive, BPA-NN", bj.ProjectOntoNearest()),
-        (PERCEPTRONS, "ALMA, merge", bj.Merge()),
-        (KEEPING, "Pegasos, remove smallest", bj.RemoveSmallest()),
-        (KEEPING, "Pegasos, remove random", bj.RemoveRandom()),
-        (KEEPING, "Pegasos, project smallest", bj.Project()),
-        (KEEPING, "Pegasos, project best", bj.Project(best=True)),
-        (MERGING, "Pegasos, merge", bj.Merge()),
-        (MERGING, "Pegasos, merge three", bj.MultiMerge(3)),
-        (MERGING, "Pegasos, merge best pair", bj.MergeBestPair()),
+    for family, name, learner, maintenance in (
+        (PERCEPTRONS, "Perceptron, remove oldest", bj.Perceptron(), bj.RemoveOldest()),
+        (PERCEPTRONS, "Perceptron, remove random", bj.Perceptron(), bj.RemoveRandom()),
+        (PERCEPTRONS, "Passive-aggressive, merge", bj.PassiveAggressive(), bj.Merge()),
+        (
+            PERCEPTRONS,
+            "Passive-aggressive, BPA-NN",
+            bj.PassiveAggressive(),
+            bj.ProjectOntoNearest(),
+        ),
+        (PERCEPTRONS, "ALMA, merge", bj.ALMA(), bj.Merge()),
+        (KEEPING, "Pegasos, remove smallest", pegasos, bj.RemoveSmallest()),
+        (KEEPING, "Pegasos, remove random", pegasos, bj.RemoveRandom()),
+        (KEEPING, "Pegasos, project smallest", pegasos, bj.Project()),
+        (KEEPING, "Pegasos, project best", pegasos, bj.Project(best=True)),
+        (MERGING, "Pegasos, merge", pegasos, bj.Merge()),
+        (MERGING, "Pegasos, merge three", pegasos, bj.MultiMerge(3)),
+        (MERGING, "Pegasos, merge best pair", pegasos, bj.MergeBestPair()),
     ):
-        algorithm = getattr(bj, name.split(",")[0].lower().replace("-", "_"))
-        settings = classes | {"maintenance": maintenance, "seed": seed}
-        if algorithm is bj.pegasos:
-            settings["regularization"] = lam
-        found.append(Learner(family, name, algorithm, settings))
+        shared = classes | {"maintenance": maintenance, "seed": seed}
+        found.append(Entry(family, name, learner, shared))
     if num_classes == 2:
-        found.append(Learner(PERCEPTRONS, "Forgetron", bj.forgetron, {}))
-    found.append(Learner(PERCEPTRONS, "Ahpatron", bj.ahpatron, classes))
-    settings = classes | {"margin_updates": True}
-    found.append(Learner(PERCEPTRONS, "Projectron++", bj.projectron, settings))
-    settings = classes | {"learning_rate": RATE, "regularization": lam}
-    found.append(Learner(DESCENT, "NORMA", bj.norma, settings))
-    settings = settings | {"loss": bj.losses.logistic}
-    found.append(Learner(DESCENT, "SGD, logistic loss, merge", bj.sgd, settings))
-    settings = classes | {"optimizer": OPTIMIZER, "average": True}
-    found.append(Learner(DESCENT, "Fourier features", bj.fourier, settings))
-    found.append(Learner(DESCENT, "Nystrom features", bj.nystrom, settings))
-    found.append(Learner(DESCENT, "AROW", bj.arow, classes))
+        found.append(Entry(PERCEPTRONS, "Forgetron", bj.Forgetron(), {}))
+    found.append(Entry(PERCEPTRONS, "Ahpatron", bj.Ahpatron(), classes))
+    projectron = bj.Projectron(margin_updates=True)
+    found.append(Entry(PERCEPTRONS, "Projectron++", projectron, classes))
+    norma = bj.NORMA(learning_rate=RATE, regularization=lam)
+    found.append(Entry(DESCENT, "NORMA", norma, classes))
+    sgd = bj.SGD(learning_rate=RATE, regularization=lam, loss=bj.losses.logistic)
+    found.append(Entry(DESCENT, "SGD, logistic loss, merge", sgd, classes))
+    average = classes | {"average": True}
+    fourier, nystrom = bj.Fourier(optimizer=OPTIMIZER), bj.Nystrom(optimizer=OPTIMIZER)
+    found.append(Entry(DESCENT, "Fourier features", fourier, average))
+    found.append(Entry(DESCENT, "Nystrom features", nystrom, average))
+    found.append(Entry(DESCENT, "AROW", bj.AROW(), classes))
     # Sorted by panel.
     families = [PERCEPTRONS, KEEPING, MERGING, DESCENT]
-    return sorted(found, key=lambda learner: families.index(learner.family))
+    return sorted(found, key=lambda entry: families.index(entry.family))
 
 
 def accuracies(
-    learner: Learner,
+    entry: Entry,
     kernel: bj.Kernel,
     budgets: Sequence[int],
     data: datasets.Dataset,
     rows: int | None,
 ) -> np.ndarray:
     """Trains one model per budget, all at once, and tests them."""
-    if learner.algorithm is bj.fourier:  # features come in pairs
+    if isinstance(entry.learner, bj.Fourier):  # features come in pairs
         budgets = [budget + budget % 2 for budget in budgets]
     X, y = data.X_train[:rows], data.y_train[:rows]
     states = bj.grid(budget=budgets).init(
-        lambda budget: learner.algorithm.init(
+        lambda budget: entry.learner.init(
             kernel,
             num_features=X.shape[1],
             budget=budget,
             capacity=max(budgets),
-            **learner.settings,
+            **entry.shared,
         )
     )
-    models = bj.sweep(learner.algorithm, states, X, y).states
-    if learner.settings.get("average"):
+    models = bj.sweep(states, X, y).states
+    if entry.shared.get("average"):
         models = bj.average_iterates(models)
     predict = jax.jit(jax.vmap(bj.predict, in_axes=(0, None)))
     predicted = np.asarray(predict(models, data.X_test))
@@ -139,7 +143,7 @@ def table(
 
 
 def figure(
-    compared: Sequence[Learner],
+    compared: Sequence[Entry],
     results: dict[str, np.ndarray],
     budgets: Sequence[int],
     title: str,
@@ -230,18 +234,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     gamma = default if options.gamma is None else options.gamma
     lam, budgets = options.regularization, sorted(set(options.budget))
     compared = [
-        learner
-        for learner in learners(data.num_classes, lam, options.seed)
-        if not options.only or any(part in learner.name for part in options.only)
+        entry
+        for entry in entries(data.num_classes, lam, options.seed)
+        if not options.only or any(part in entry.name for part in options.only)
     ]
     if not compared:
         parser.error(f"--only: no learner is named like {options.only}")
     results = {}
     with tqdm(compared, unit="learner") as bar:
-        for learner in bar:
-            bar.set_description(f"{learner.name:26}")
-            results[learner.name] = accuracies(
-                learner, bj.RBF(gamma), budgets, data, options.rows
+        for entry in bar:
+            bar.set_description(f"{entry.name:26}")
+            results[entry.name] = accuracies(
+                entry, bj.RBF(gamma), budgets, data, options.rows
             )
     title = (
         f"{data.name}: {len(data.y_train[: options.rows]):,} examples of "

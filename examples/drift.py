@@ -43,30 +43,28 @@ class Stream(NamedTuple):
     changing: tuple[int, int] | None = None
 
 
-class Learner(NamedTuple):
+class Entry(NamedTuple):
     """A learner in this comparison.
 
     Attributes:
       name: the name in the table and the figure.
-      algorithm: an algorithm of budgetjax.
-      settings: arguments of its `init`, besides kernel, number of features and budget.
+      learner: the learner with its hyperparameters.
       color: the colour in the figure.
       dashes: the dashes of its line.
     """
 
     name: str
-    algorithm: Any
-    settings: dict[str, Any]
+    learner: bj.Learner
     color: str
     dashes: Any
 
 
 DASHED, DOTTED, MIXED = (0, (4, 1.5)), (0, (1, 1)), (0, (4, 1.2, 1, 1.2))
 LEARNERS = (
-    Learner("Pegasos, merge", bj.pegasos, {"regularization": 1e-5}, "#E69F00", DOTTED),
-    Learner("Passive-aggressive, merge", bj.passive_aggressive, {}, "#009E73", MIXED),
-    Learner("AROW", bj.arow, {}, "#D55E00", DASHED),
-    Learner("AROW, drift=0.01", bj.arow, {"drift": 0.01}, "#0072B2", "-"),
+    Entry("Pegasos, merge", bj.Pegasos(regularization=1e-5), "#E69F00", DOTTED),
+    Entry("Passive-aggressive, merge", bj.PassiveAggressive(), "#009E73", MIXED),
+    Entry("AROW", bj.AROW(), "#D55E00", DASHED),
+    Entry("AROW, drift=0.01", bj.AROW(drift=0.01), "#0072B2", "-"),
 )
 # The gamma of each learner's kernel, with the fewest mistakes in the first fifth of
 # electricity.
@@ -101,15 +99,11 @@ def electricity() -> Stream:
     return Stream("Electricity prices", X, y)
 
 
-def mistakes(learner: Learner, gamma: float, stream: Stream, budget: int) -> np.ndarray:
+def mistakes(entry: Entry, gamma: float, stream: Stream, budget: int) -> np.ndarray:
     """Whether each row was misclassified."""
-    state = learner.algorithm.init(
-        bj.RBF(gamma),
-        num_features=stream.X.shape[1],
-        budget=budget,
-        **learner.settings,
-    )
-    _, scores = bj.run(learner.algorithm, state, stream.X, stream.y)
+    num_features = stream.X.shape[1]
+    state = entry.learner.init(bj.RBF(gamma), num_features=num_features, budget=budget)
+    _, scores = bj.run(state, stream.X, stream.y)
     return stream.y * np.asarray(scores) <= 0
 
 
@@ -246,9 +240,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
             parser.error(f"--window: must be from 1 to {len(stream.y)} rows")
         wrong = {}
         with tqdm(zip(LEARNERS, GAMMAS[name], strict=True), total=len(LEARNERS)) as bar:
-            for learner, gamma in bar:
-                bar.set_description(f"{name}: {learner.name:26}")
-                wrong[learner.name] = mistakes(learner, gamma, stream, options.budget)
+            for entry, gamma in bar:
+                bar.set_description(f"{name}: {entry.name:26}")
+                wrong[entry.name] = mistakes(entry, gamma, stream, options.budget)
         wrong[BASELINE] = stream.y != np.roll(stream.y, 1)
         results.append((stream, wrong))
     for stream, wrong in results:

@@ -10,7 +10,6 @@ bar can show the progress. A multi-class Forgetron has one binary model per clas
 """
 
 import argparse
-import functools
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -82,14 +81,13 @@ def forgetron(kernel: bj.Kernel, num_features: int, num_classes: int) -> Learner
     """The Forgetron; for more than two classes one model per class, by `vmap`."""
 
     def init(budget):
-        return bj.forgetron.init(kernel, num_features=num_features, budget=budget)
+        return bj.Forgetron().init(kernel, num_features=num_features, budget=budget)
 
-    run_one = functools.partial(bj.run, bj.forgetron)
     if num_classes == 2:
-        return Learner("Forgetron", init, run_one, bj.predict, 1)
+        return Learner("Forgetron", init, bj.run, bj.predict, 1)
 
     classes = jnp.arange(num_classes)
-    run_all = jax.jit(jax.vmap(run_one, in_axes=(0, None, 0)))
+    run_all = jax.jit(jax.vmap(bj.run, in_axes=(0, None, 0)))
     score_all = jax.jit(jax.vmap(bj.decision_function, in_axes=(0, None)))
 
     def run(states, X, y):
@@ -113,18 +111,16 @@ def pegasos(
 
     def learner(name, maintenance):
         def init(budget):
-            return bj.pegasos.init(
+            return bj.Pegasos(regularization=lam).init(
                 kernel,
                 num_features=num_features,
                 num_classes=num_classes,
                 budget=budget,
-                regularization=lam,
                 maintenance=maintenance,
                 seed=seed,
             )
 
-        run = functools.partial(bj.run, bj.pegasos)
-        return Learner(name, init, run, bj.predict, 1)
+        return Learner(name, init, bj.run, bj.predict, 1)
 
     return [
         learner("Pegasos, remove smallest", bj.RemoveSmallest()),

@@ -99,8 +99,8 @@ def learn(path: Path, budget: int) -> None:
     """Makes one pass over the file, and reports time and memory."""
     start = time.perf_counter()
     batches = bj.stream.read(path, target="colour")
-    state = bj.arow.init(bj.RBF(gamma=2.0), num_features=SENSORS, budget=budget)
-    model = bj.fit_stream(bj.arow, state, batches, standardise=True, progress=True)
+    state = bj.AROW().init(bj.RBF(gamma=2.0), num_features=SENSORS, budget=budget)
+    model = bj.fit_stream(state, batches, standardise=True, progress=True)
     seconds = time.perf_counter() - start
     X, y = sensed(TEST_ROWS, TEST_SEED)
     wrong = np.mean(model.predict(X) != y)

@@ -27,7 +27,12 @@ try:
 except ImportError as error:
     raise SystemExit(f'sweep: {error}; pip install ".[examples]"') from error
 
-LEARNERS = ("arow", "passive_aggressive", "pegasos", "projectron")
+LEARNERS = {
+    "arow": bj.AROW(),
+    "passive_aggressive": bj.PassiveAggressive(),
+    "pegasos": bj.Pegasos(regularization=1e-4),
+    "projectron": bj.Projectron(),
+}
 ROWS_SHOWN = 10  # shown of the table
 
 
@@ -35,21 +40,19 @@ def trained(
     options: argparse.Namespace, data: datasets.Dataset
 ) -> tuple[bj.Grid, bj.Sweep]:
     """The grid and its models after the stream."""
-    algorithm = getattr(bj, options.algorithm)
-    settings = {"regularization": 1e-4} if algorithm is bj.pegasos else {}
+    learner = LEARNERS[options.algorithm]
     grid = bj.grid(gamma=options.gamma, budget=options.budget)
     states = grid.init(
-        lambda gamma, budget: algorithm.init(
+        lambda gamma, budget: learner.init(
             bj.RBF(gamma),
             num_features=data.X_train.shape[1],
             num_classes=data.num_classes,
             budget=budget,
             capacity=max(options.budget),
-            **settings,
         )
     )
     X, y = data.X_train[: options.rows], data.y_train[: options.rows]
-    return grid, jax.block_until_ready(bj.sweep(algorithm, states, X, y))
+    return grid, jax.block_until_ready(bj.sweep(states, X, y))
 
 
 def test_errors(models: Any, data: datasets.Dataset) -> np.ndarray:

@@ -46,11 +46,10 @@ def learn(path, cache, pause=0.0, told=None):
             fsync(file)
 
         model_files.write, os.fsync = telling, slow
-    state = bj.perceptron.init(
+    state = bj.Perceptron().init(
         bj.RBF(0.5), num_features=2, budget=10, maintenance=bj.RemoveRandom(seed=3)
     )
     return bj.fit_stream(
-        bj.perceptron,
         state,
         stream(pause),
         classes=["no", "yes"],

@@ -14,7 +14,7 @@ def share_sweep(rank, count):
     X, y = checkerboard(200, seed=0)
     grid = bj.grid(gamma=[1.0, 8.0, 20.0], budget=[10])
     states = grid.init(
-        lambda gamma, budget: bj.perceptron.init(
+        lambda gamma, budget: bj.Perceptron().init(
             bj.RBF(gamma),
             num_features=2,
             budget=budget,
@@ -22,7 +22,7 @@ def share_sweep(rank, count):
             maintenance=bj.RemoveOldest(),
         )
     )
-    result = bj.sweep(bj.perceptron, states, X, y)
+    result = bj.sweep(states, X, y)
     expansion = result.states.expansion
     # The spare row of the vectors is arbitrary.
     vectors = expansion.vectors[:, :-1]
@@ -32,12 +32,12 @@ def share_sweep(rank, count):
 def share_rows(rank, count):
     """Refits on rows of which each process has a half; the first has two rows more."""
     X, y = checkerboard(256, seed=0)
-    state = bj.perceptron.init(
+    state = bj.Perceptron().init(
         bj.RBF(1.0), num_features=2, budget=20, maintenance=bj.RemoveOldest()
     )
-    state, _ = bj.run(bj.perceptron, state, X, y)
-    targets = bj.sgd.init(bj.RBF(1.0), num_features=2, budget=20, num_classes=None)
-    targets, _ = bj.run(bj.sgd, targets, X, np.ones(256))
+    state, _ = bj.run(state, X, y)
+    targets = bj.SGD().init(bj.RBF(1.0), num_features=2, budget=20, num_classes=None)
+    targets, _ = bj.run(targets, X, np.ones(256))
 
     def own(n):
         """Data of n rows: those of this process, or all of them."""

@@ -1,4 +1,4 @@
-"""Every algorithm with every strategy it takes: a new one is a row here."""
+"""Every learner with every strategy it takes: a new one is a row here."""
 
 import dataclasses
 from typing import Any, NamedTuple
@@ -26,26 +26,31 @@ FEW_ENTER = "an example may change the model and be no support vector"
 FIXED_FEATURES = "the support vectors are random features, there from the start"
 
 
+def split(learner, given):
+    """The learner with the hyperparameters among these arguments, and the others."""
+    own = learner.get_params(deep=False).keys() & given.keys()
+    learner = dataclasses.replace(learner, **{name: given[name] for name in own})
+    return learner, {name: given[name] for name in given.keys() - own}
+
+
 class Row(NamedTuple):
-    """One learner under test; 0 classes is regression."""
+    """One learner under test, with arguments of its `init`; 0 classes is regression."""
 
     name: str
-    algorithm: Any
-    arguments: dict
+    learner: bj.Learner
+    shared: dict
     num_classes: int = 2
     kernel: Any = bj.RBF(0.5)
     budget: int = 10
     unlike: str = ""
 
     def init(self, kernel=None, budget=None, num_features=NUM_FEATURES, **more):
-        """An empty model of this learner."""
+        """An empty model; `more` are hyperparameters or arguments of `init`."""
         kernel = self.kernel if kernel is None else kernel
         budget = self.budget if budget is None else budget
-        arguments = self.arguments | more
-        arguments = {"num_classes": self.num_classes or None} | arguments
-        return self.algorithm.init(
-            kernel, num_features=num_features, budget=budget, **arguments
-        )
+        learner, shared = split(self.learner, self.shared | more)
+        shared = {"num_classes": self.num_classes or None} | shared
+        return learner.init(kernel, num_features=num_features, budget=budget, **shared)
 
     def roomy(self, **more):
         """An empty model of the shapes that tests share."""
@@ -69,25 +74,30 @@ class Row(NamedTuple):
         return X.astype(np.float32), y.astype(np.int32)
 
     def counted(self):
-        """The algorithm, and a list that grows when it is traced."""
+        """A row with the same learner, and a list that grows when it is traced."""
         traces = []
-        name = "update" if self.algorithm.update else "block"
-        traced = getattr(self.algorithm, name)
+        kind = type(self.learner)
+        # Feature maps have no `update`: they change in every round.
+        name = "block" if kind.update is bj.Learner.update else "update"
+        traced = getattr(kind, name)
 
-        def counting(*given):
+        def counting(*given, **more):
             traces.append(None)
-            return traced(*given)
+            return traced(*given, **more)
 
-        return dataclasses.replace(self.algorithm, **{name: counting}), traces
+        # Another class, so that nothing compiled before is taken for it.
+        counted = type(kind.__name__, (kind,), {name: counting})
+        same = self.learner.get_params(deep=False)
+        return self._replace(learner=counted(**same)), traces
 
 
 def _rows():
     polynomial = bj.Normalized(bj.Polynomial(degree=3))
-    yield Row("forgetron", bj.forgetron, {}, kernel=polynomial)
-    yield Row("forgetron-basic", bj.forgetron, {"shrink": "basic"})
+    yield Row("forgetron", bj.Forgetron(), {}, kernel=polynomial)
+    yield Row("forgetron-basic", bj.Forgetron(rule="basic"), {})
     yield Row(
         "perceptron-unbudgeted",
-        bj.perceptron,
+        bj.Perceptron(),
         {"maintenance": bj.Unbudgeted()},
         budget=60,
     )
@@ -98,7 +108,7 @@ def _rows():
     ):
         yield Row(
             f"perceptron-{name}" + ("-multiclass" if classes > 2 else ""),
-            bj.perceptron,
+            bj.Perceptron(),
             {"maintenance": strategy},
             classes,
         )
@@ -110,132 +120,108 @@ def _rows():
     ):
         yield Row(
             f"pegasos-{name}" + ("-multiclass" if classes > 2 else ""),
-            bj.pegasos,
-            {"maintenance": strategy, "regularization": 1e-2},
+            bj.Pegasos(regularization=1e-2),
+            {"maintenance": strategy},
             classes,
         )
     yield Row(
         "perceptron-margin-multiclass",
-        bj.perceptron,
-        {"maintenance": bj.RemoveSmallest(), "margin": 0.5},
+        bj.Perceptron(margin=0.5),
+        {"maintenance": bj.RemoveSmallest()},
         NUM_CLASSES,
         kernel=bj.Normalized(bj.Polynomial(degree=2, gamma=0.3)) * bj.Laplacian(0.1),
     )
     yield Row(
         "pegasos-ball",
-        bj.pegasos,
-        {
-            "maintenance": bj.RemoveLargestMargin(),
-            "regularization": 1e-3,
-            "project_to_ball": True,
-        },
+        bj.Pegasos(regularization=1e-3, project_to_ball=True),
+        {"maintenance": bj.RemoveLargestMargin()},
     )
     yield Row(
         "pegasos-any-signs-ball",
-        bj.pegasos,
-        {
-            "maintenance": bj.Merge(same_sign=False),
-            "regularization": 1e-2,
-            "project_to_ball": True,
-        },
+        bj.Pegasos(regularization=1e-2, project_to_ball=True),
+        {"maintenance": bj.Merge(same_sign=False)},
     )
     yield Row(
         "pegasos-ball-delayed-project-average-multiclass",
-        bj.pegasos,
-        {
-            "maintenance": bj.DelayedProject(share=0.3),
-            "regularization": 1e-2,
-            "project_to_ball": True,
-            "average": 20,
-        },
+        bj.Pegasos(regularization=1e-2, project_to_ball=True),
+        {"maintenance": bj.DelayedProject(share=0.3), "average": 20},
         NUM_CLASSES,
         unlike=LEAVES_HOLES,
     )
     yield Row(
         "pegasos-ball-project-best-average",
-        bj.pegasos,
-        {
-            "maintenance": bj.Project(best=True),
-            "regularization": 1e-2,
-            "project_to_ball": True,
-            "average": 20,
-        },
+        bj.Pegasos(regularization=1e-2, project_to_ball=True),
+        {"maintenance": bj.Project(best=True), "average": 20},
     )
     yield Row(
         "pegasos-merge-average-multiclass",
-        bj.pegasos,
-        {"regularization": 1e-2, "average": True},
+        bj.Pegasos(regularization=1e-2),
+        {"average": True},
         NUM_CLASSES,
     )
     yield Row(
         "sgd-logistic-average-multiclass",
-        bj.sgd,
-        {
-            "loss": losses.logistic,
-            "learning_rate": 0.5,
-            "regularization": 0.1,
-            "maintenance": bj.MultiMerge(4),
-            "average": 20,
-        },
+        bj.SGD(loss=losses.logistic, learning_rate=0.5, regularization=0.1),
+        {"maintenance": bj.MultiMerge(4), "average": 20},
         NUM_CLASSES,
         unlike=LEAVES_HOLES,
     )
     yield Row(
         "sgd-huber-regression",
-        bj.sgd,
-        {"loss": optax.losses.huber_loss, "learning_rate": SCHEDULE},
+        bj.SGD(loss=optax.losses.huber_loss, learning_rate=SCHEDULE),
+        {},
         0,
     )
     yield Row(
         "perceptron-fewest-errors",
-        bj.perceptron,
+        bj.Perceptron(),
         {"maintenance": bj.RemoveFewestErrors(20)},
     )
-    yield Row("norma", bj.norma, {"learning_rate": 0.3, "regularization": 0.1})
-    yield Row("ahpatron-multiclass", bj.ahpatron, {}, NUM_CLASSES, unlike=LEAVES_HOLES)
-    yield Row("alma", bj.alma, {"maintenance": bj.RemoveSmallest(), "alpha": 0.8})
+    yield Row("norma", bj.NORMA(learning_rate=0.3, regularization=0.1), {})
+    yield Row(
+        "ahpatron-multiclass", bj.Ahpatron(), {}, NUM_CLASSES, unlike=LEAVES_HOLES
+    )
+    yield Row("alma", bj.ALMA(alpha=0.8), {"maintenance": bj.RemoveSmallest()})
     yield Row(
         "passive-aggressive-onto-candidate",
-        bj.passive_aggressive,
-        {"maintenance": bj.ProjectOntoCandidate(), "variant": "PA-II"},
+        bj.PassiveAggressive(variant="PA-II"),
+        {"maintenance": bj.ProjectOntoCandidate()},
         kernel=polynomial,
     )
     yield Row(
         "passive-aggressive-onto-nearest-multiclass",
-        bj.passive_aggressive,
-        {"maintenance": bj.ProjectOntoNearest(), "penalty": 0.3},
+        bj.PassiveAggressive(penalty=0.3),
+        {"maintenance": bj.ProjectOntoNearest()},
         NUM_CLASSES,
     )
-    yield Row("projectron", bj.projectron, {"threshold": 0.3}, unlike=FEW_ENTER)
+    yield Row("projectron", bj.Projectron(threshold=0.3), {}, unlike=FEW_ENTER)
     yield Row(
         "projectron-margin-updates-multiclass",
-        bj.projectron,
-        {"threshold": 0.3, "margin_updates": True},
+        bj.Projectron(threshold=0.3, margin_updates=True),
+        {},
         NUM_CLASSES,
         unlike=FEW_ENTER,
     )
     yield Row(
         "projectron-same-class",
-        bj.projectron,
-        {"threshold": 0.3, "margin_updates": True, "same_class": True},
+        bj.Projectron(threshold=0.3, margin_updates=True, same_class=True),
+        {},
         NUM_CLASSES,
         unlike=FEW_ENTER,
     )
-    yield Row(
-        "arow-multiclass", bj.arow, {"drift": 0.01}, NUM_CLASSES, unlike=FEW_ENTER
-    )
-    yield Row("fourier-average", bj.fourier, {"average": True}, unlike=FIXED_FEATURES)
+    yield Row("arow-multiclass", bj.AROW(drift=0.01), {}, NUM_CLASSES, unlike=FEW_ENTER)
+    yield Row("fourier-average", bj.Fourier(), {"average": True}, unlike=FIXED_FEATURES)
     yield Row(
         "nystrom-momentum-multiclass",
-        bj.nystrom,
-        {"optimizer": optax.sgd(0.1, momentum=0.5)},
+        bj.Nystrom(optimizer=optax.sgd(0.1, momentum=0.5)),
+        {},
         NUM_CLASSES,
         unlike=FEW_ENTER,
     )
     yield Row(
         "nystrom-regression",
-        bj.nystrom,
-        {"loss": optax.losses.squared_error, "average": 20},
+        bj.Nystrom(loss=optax.losses.squared_error),
+        {"average": 20},
         0,
         unlike=FEW_ENTER,
     )
@@ -248,11 +234,11 @@ ROWS = tuple(_rows())
 
 def subjects(row):
     """What a row is one of few to test."""
-    return {row.algorithm, type(row.arguments.get("maintenance"))}
+    return {type(row.learner), type(row.shared.get("maintenance"))}
 
 
 def firsts(rows=ROWS):
-    """Rows with every algorithm and every strategy among them, and no needless one."""
+    """Rows with every learner and every strategy among them, and no needless one."""
     left = list(rows)
     for row in reversed(rows):
         others = [subjects(other) for other in left if other is not row]
@@ -288,5 +274,5 @@ def each(test, rows=ROWS):
 
 
 def some(test):
-    """As `each`, for enough rows that no algorithm and no strategy is left out."""
+    """As `each`, for enough rows that no learner and no strategy is left out."""
     return each(test, firsts())

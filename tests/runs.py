@@ -1,7 +1,5 @@
 """Runs of the registry's rows, in shapes that all tests share: few programs compile."""
 
-import functools
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -33,9 +31,7 @@ def wider(row, X):
 
 def blocks(row, state, X, y, weight=None):
     """A run of a roomy model in blocks, of at most `N` examples."""
-    return bj.run(
-        row.algorithm, state, wider(row, X), y, weight=weight, block_size=BLOCK
-    )
+    return bj.run(state, wider(row, X), y, weight=weight, block_size=BLOCK)
 
 
 def steps(row, state, X, y, weight=None):
@@ -49,22 +45,22 @@ def steps(row, state, X, y, weight=None):
     for start in range(0, len(X), N):
         arrays = (array[start : start + N] for array in (X, y, weight))
         given = state, *repeated(*arrays)
-        parts.append(jax.device_get(compiled_steps(row.algorithm)(*given)))
+        parts.append(jax.device_get(compiled_steps(*given)))
         # In NumPy, where an index compiles nothing.
         state = jax.tree.map(lambda leaf: leaf[-1], parts[-1][0])
     return jax.tree.map(lambda *leaves: np.concatenate(leaves)[: len(X)], *parts)
 
 
-@functools.cache
-def compiled_steps(algorithm):
-    """One object for each algorithm, so that tests share what it compiles."""
+@jax.jit
+def compiled_steps(state, *given):
+    """One object, so that tests share what it compiles for the states of a learner."""
 
     def body(state, example):
         score = bj.decision_function(state, example[0][None])[0]
-        state = algorithm.step(state, *example)
+        state = bj.step(state, *example)
         return state, (state, score)
 
-    return jax.jit(lambda state, *given: jax.lax.scan(body, state, given)[1])
+    return jax.lax.scan(body, state, given)[1]
 
 
 def repeated(*arrays):

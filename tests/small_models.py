@@ -14,34 +14,24 @@ PARTS = {"num_features": D, "budget": B, "maintenance": bj.RemoveSmallest()}
 
 def learned(num_classes=2):
     """A perceptron, whose program is the quickest to compile."""
-    state = bj.perceptron.init(KERNEL, num_classes=num_classes, **PARTS)
+    state = bj.Perceptron().init(KERNEL, num_classes=num_classes, **PARTS)
     labels = CLASSES if num_classes == 3 else y
-    return bj.run(bj.perceptron, state, X, labels)[0]
+    return bj.run(state, X, labels)[0]
 
 
 def regressor():
-    state = bj.sgd.init(
-        KERNEL,
-        num_features=D,
-        num_classes=None,
-        budget=B,
-        loss=bj.losses.absolute,
-        learning_rate=0.1,
+    state = bj.SGD(loss=bj.losses.absolute, learning_rate=0.1).init(
+        KERNEL, num_features=D, num_classes=None, budget=B
     )
-    return bj.sgd.step(state, X[0], 2.5)
+    return bj.step(state, X[0], 2.5)
 
 
 def streamed():
     """A model of raw rows far from 0 with words as labels, and its data."""
     words = np.array(["no", "yes"])[(y + 1) // 2]
     raw = X * [3.0, 0.1] + [100.0, -5.0]
-    state = bj.perceptron.init(KERNEL, **PARTS)
+    state = bj.Perceptron().init(KERNEL, **PARTS)
     model = bj.fit_stream(
-        bj.perceptron,
-        state,
-        [(raw, words)],
-        classes=["no", "yes"],
-        standardise=True,
-        batch_rows=30,
+        state, [(raw, words)], classes=["no", "yes"], standardise=True, batch_rows=30
     )
     return model, raw, words

@@ -17,26 +17,22 @@ LEARNERS = {
     for row in (
         registry.Row(
             "binary",
-            bj.pegasos,
-            {"regularization": 1e-2, "maintenance": bj.RemoveSmallest()},
+            bj.Pegasos(regularization=1e-2),
+            {"maintenance": bj.RemoveSmallest()},
         ),
         registry.Row(
             "multiclass",
-            bj.perceptron,
+            bj.Perceptron(),
             {"maintenance": bj.RemoveRandom()},
             registry.NUM_CLASSES,
         ),
         registry.Row(
             "regression",
-            bj.sgd,
-            {
-                "loss": optax.losses.squared_error,
-                "learning_rate": 0.3,
-                "maintenance": bj.RemoveSmallest(),
-            },
+            bj.SGD(loss=optax.losses.squared_error, learning_rate=0.3),
+            {"maintenance": bj.RemoveSmallest()},
             0,
         ),
-        registry.Row("features", bj.nystrom, {}),
+        registry.Row("features", bj.Nystrom(), {}),
     )
 }
 
@@ -50,10 +46,9 @@ def cut(arrays, lengths):
         start, i = stop, i + 1
 
 
-def fit(row, batches, state=None, algorithm=None, **more):
+def fit(row, batches, state=None, **more):
     """Learns with a row of the registry, 64 examples at once."""
     return fit_stream(
-        row.algorithm if algorithm is None else algorithm,
         row.init() if state is None else state,
         batches,
         **{"batch_rows": ROWS, "progress": False} | more,

@@ -79,7 +79,7 @@ def update(state, score, y, candidate):
 
 
 def restart(state):
-    return bj.perceptron.restart(state)._replace(rate=state.first_rate)
+    return bj.Perceptron.restart(state)._replace(rate=state.first_rate)
 
 
 waning = bj.register(
@@ -156,13 +156,13 @@ def empty(mine, rate=0.5, kernel=None):
 
 
 def test_runs_sweeps_streams_refits_and_files(mine, tmp_path):
-    state, _ = bj.run(mine.waning, empty(mine), X, Y)
+    state, _ = bj.run(empty(mine), X, Y)
     assert int(state.num_updates) > 10
     rates = jax.vmap(lambda rate: empty(mine, rate))(jnp.array([0.5, 0.1]))
-    swept = bj.sweep(mine.waning, rates, X, Y)
+    swept = bj.sweep(rates, X, Y)
     np.testing.assert_allclose(swept.states.rate[0], state.rate, rtol=1e-6)
     batches = [(X[:40], Y[:40]), (X[40:], Y[40:])]
-    streamed = bj.fit_stream(mine.waning, empty(mine), batches)
+    streamed = bj.fit_stream(empty(mine), batches)
     np.testing.assert_array_equal(bj.predict(streamed, X), bj.predict(state, X))
     better = bj.refit(state, X, Y)
     assert np.mean(bj.predict(better, X) == Y) > np.mean(bj.predict(state, X) == Y)
@@ -219,7 +219,7 @@ def test_the_command_line_knows_names(mine, learner, tmp_path):
 
 
 def test_exports(mine, tmp_path):
-    state, _ = bj.run(mine.waning, empty(mine, kernel=bj.RBF(1.0)), X, Y)
+    state, _ = bj.run(empty(mine, kernel=bj.RBF(1.0)), X, Y)
     bj.export(tmp_path / "model.onnx", state)
     session = onnxruntime.InferenceSession(tmp_path / "model.onnx")
     np.testing.assert_array_equal(

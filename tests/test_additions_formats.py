@@ -74,8 +74,8 @@ def test_a_format_reaches_read_and_fit_stream(added):
     batches = bj.stream.read("train.jsonl", batch_rows=30)
     assert [len(y) for _, y in batches] == [30, 30, 30, 10]
     assert bj.stream.labels(batches).tolist() == ["no", "yes"]
-    state = bj.perceptron.init(bj.RBF(1.0), num_features=2, budget=10)
-    model = bj.fit_stream(bj.perceptron, state, batches, classes=["no", "yes"])
+    state = bj.Perceptron().init(bj.RBF(1.0), num_features=2, budget=10)
+    model = bj.fit_stream(state, batches, classes=["no", "yes"])
     assert model.num_rows == 100
     assert model.error < 0.4
 

@@ -399,8 +399,8 @@ def test_a_damaged_file_is_told_at_every_door(
 
 def learned_from(batches):
     width = batches.num_features
-    state = bj.perceptron.init(bj.RBF(1.0), num_features=width, budget=2, **REMOVAL)
-    bj.fit_stream(bj.perceptron, state, batches)
+    state = bj.Perceptron().init(bj.RBF(1.0), num_features=width, budget=2, **REMOVAL)
+    bj.fit_stream(state, batches)
 
 
 # What only Python can ask for, of files and of batches.
@@ -618,10 +618,10 @@ LEARNERS = streams.LEARNERS | {
     row.name: row
     for row in (
         registry.Row(
-            "unbudgeted", bj.perceptron, {"maintenance": bj.Unbudgeted()}, budget=ROWS
+            "unbudgeted", bj.Perceptron(), {"maintenance": bj.Unbudgeted()}, budget=ROWS
         ),
-        registry.Row("polynomial", bj.perceptron, REMOVAL, **POWERS),
-        registry.Row("projecting", bj.projectron, {}, **POWERS),
+        registry.Row("polynomial", bj.Perceptron(), REMOVAL, **POWERS),
+        registry.Row("projecting", bj.Projectron(), {}, **POWERS),
     )
 }
 

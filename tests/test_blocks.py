@@ -49,7 +49,7 @@ USERS = ("pegasos-merge", "arow-multiclass", "fourier-average")
 def test_blocks_equal_the_plain_scan_as_users_compile_them(name):
     (row,) = registry.named(name)
     X, y = row.stream()
-    run = functools.partial(bj.run, row.algorithm)
+    run = bj.run
     with quick_to_compile(False):
         actual = jax.jit(run, compiler_options=AS_USERS_COMPILE)(row.roomy(), X, y)
     assert_same(actual, run(row.roomy(), X, y, block_size=1), FLOAT32)
@@ -89,17 +89,17 @@ def test_rows_of_weight_0_may_be_padding_of_any_kind(row, double):
 def test_scores_that_are_not_kept():
     (row,) = registry.named("perceptron-oldest-multiclass")
     X, y = row.stream()
-    expected, _ = bj.run(row.algorithm, row.roomy(), X, y)
-    actual, scores = bj.run(row.algorithm, row.roomy(), X, y, keep_scores=False)
+    expected, _ = bj.run(row.roomy(), X, y)
+    actual, scores = bj.run(row.roomy(), X, y, keep_scores=False)
     assert scores is None
     assert_same(actual, expected, FLOAT32)
-    _, scores = bj.run(row.algorithm, row.roomy(), X[:0], y[:0], keep_scores=False)
+    _, scores = bj.run(row.roomy(), X[:0], y[:0], keep_scores=False)
     assert scores is None
     expansion = actual.expansion
     terms = jnp.where(expansion.mask[:, None], jnp.inf, expansion.coefficients_and_sums)
     broken = actual._replace(expansion=expansion._replace(coefficients_and_sums=terms))
     with pytest.raises(ValueError, match="run: the model must be finite, got one"):
-        bj.run(row.algorithm, broken, X, y, keep_scores=False)
+        bj.run(broken, X, y, keep_scores=False)
 
 
 @pytest.mark.parametrize("rate", [0.5, 0.9, 2.0])
@@ -108,8 +108,8 @@ def test_a_model_that_forgets_at_once(rate):
     (row,) = registry.named("norma")
     X, y = row.stream()
     state = row.roomy(learning_rate=rate, regularization=1.0, average=True)
-    actual = bj.run(row.algorithm, state, X, y, block_size=N)
-    expected = bj.run(row.algorithm, state, X, y, block_size=1)
+    actual = bj.run(state, X, y, block_size=N)
+    expected = bj.run(state, X, y, block_size=1)
     assert_same(actual, expected, FLOAT32)
     assert np.abs(actual[1]).max() > 0.1
 
@@ -132,17 +132,17 @@ def test_any_length_of_stream_and_block(n, block_size):
     """One learner, whose model shrinks by itself: it tells rounds from examples."""
     (row,) = registry.named("pegasos-oldest")
     X, y = row.stream(n)
-    actual = bj.run(row.algorithm, row.roomy(), X, y, block_size=block_size)
+    actual = bj.run(row.roomy(), X, y, block_size=block_size)
     assert_same(actual, runs.loop(row, row.roomy(), X, y), FLOAT32)
 
 
 def test_a_partial_last_block_is_the_same_program():
     row = registry.ROWS[0]
-    algorithm, traces = row.counted()
+    row, traces = row.counted()
     X, y = row.stream(200)
 
     def run(X, y):
-        return bj.run(algorithm, row.init(), X, y, block_size=64)
+        return bj.run(row.init(), X, y, block_size=64)
 
     jax.eval_shape(run, X[:192], y[:192])
     whole = len(traces)

@@ -19,7 +19,7 @@ from budgetjax.saving import model_files
 from budgetjax.stream import Batches
 
 N = 5 * ROWS + 9
-ROW = registry.Row("random", bj.perceptron, {"maintenance": bj.RemoveRandom()})
+ROW = registry.Row("random", bj.Perceptron(), {"maintenance": bj.RemoveRandom()})
 X, Y = ROW.stream(N)
 
 
@@ -165,7 +165,7 @@ def test_functions_of_the_caller_come_from_its_state(tmp_path):
         return optax.losses.squared_error(score, y)
 
     given = {"loss": own_loss, "learning_rate": 0.1, "maintenance": bj.RemoveOldest()}
-    row = registry.Row("own", bj.sgd, given, 0)
+    row = registry.Row("own", bj.SGD(), given, 0)
     path, labels = tmp_path / "run", Y.astype(np.float32)
     expected = fit(row, cut((X, labels), [50]))
     with pytest.raises(KeyboardInterrupt):
@@ -179,7 +179,7 @@ OTHER_LABELS = np.where(np.arange(N) == 2 * ROWS + 3, -Y, Y)
 
 
 def arow():
-    return bj.arow.init(bj.RBF(0.5), num_features=3, budget=10)
+    return bj.AROW().init(bj.RBF(0.5), num_features=3, budget=10)
 
 
 OTHERS = {
@@ -189,7 +189,7 @@ OTHERS = {
     ),
     "a budget": (lambda: {"state": ROW.init(budget=9)}, "same learner"),
     "a kernel": (lambda: {"state": ROW.init(kernel=bj.Laplacian(0.5))}, "same learner"),
-    "a learner": (lambda: {"algorithm": bj.arow, "state": arow()}, "same learner"),
+    "a learner": (lambda: {"algorithm": bj.AROW(), "state": arow()}, "same learner"),
     "standardising": (lambda: {"standardise": True}, "same learner"),
     "classes": (lambda: {"classes": [-1, 1]}, "same learner"),
     "batch_rows": (lambda: {"batch_rows": 32}, "got one of 64"),

@@ -128,12 +128,12 @@ def write_models(folder):
     """Models of the command line and of Python."""
     good("train train.csv --target kind --budget 10 --no-metric -m model.st")
     good(f"train train-height.csv {OF_HEIGHTS} --no-metric -m height.st")
-    state = bj.arow.init(bj.RBF(1.0), num_features=3, budget=10)
+    state = bj.AROW().init(bj.RBF(1.0), num_features=3, budget=10)
     bj.save("python.st", state)
     rows, errors = np.array([100, 200]), np.array([0.3, 0.25])
     bj.save("curve.st", bj.StreamModel(bj.Labelled(state), rows, errors))
     states = bj.grid(gamma=[0.1, 1.0]).init(
-        lambda gamma: bj.arow.init(bj.RBF(gamma), num_features=2, budget=10)
+        lambda gamma: bj.AROW().init(bj.RBF(gamma), num_features=2, budget=10)
     )
     bj.save("stacked.st", states)
     X, y = data(20)
@@ -459,17 +459,16 @@ def test_columns_left_out_and_columns_without_names(at):
     assert output.startswith("accuracy: ")
 
 
-def python_stream(epochs=1, source=None, algorithm=bj.perceptron, **more):
+def python_stream(epochs=1, source=None, algorithm=bj.Perceptron(), **more):
     """What `train` does with the small file before the refit."""
     source = source or bj.stream.read("train.csv", target="kind")
     kernel = bj.RBF(more.pop("gamma", usual_gamma()))
-    more = more if algorithm is bj.arow else REMOVES | more
+    more = more if isinstance(algorithm, bj.AROW) else REMOVES | more
     state = algorithm.init(kernel, num_features=2, budget=10, **more)
     repeated = batches.Batches(
         "train.csv", 2, lambda: (one for _ in range(epochs) for one in source)
     )
     return fit.fit_stream(
-        algorithm,
         state,
         repeated,
         classes=["no", "yes"],
@@ -605,7 +604,7 @@ def test_epochs_settings_and_classes(at):
         "arow, at most 10 support vectors, confidence 0.5, maintenance merge"
     )
     assert model.num_rows == 600
-    expected = python_stream(2, algorithm=bj.arow, gamma=0.4, confidence=0.5)
+    expected = python_stream(2, algorithm=bj.AROW(), gamma=0.4, confidence=0.5)
     # The other order of the classes is the other sign.
     one, other = (bj.support(each.state).coefficients for each in (model, expected))
     np.testing.assert_allclose(one, -other, rtol=1e-5, atol=1e-6)
@@ -1105,8 +1104,8 @@ def own_loss(score, y):
 
 
 def test_info_of_a_model_that_only_python_can_make(at):
-    state = bj.sgd.init(
-        bj.RBF(1.0), num_features=2, budget=10, num_classes=None, loss=own_loss
+    state = bj.SGD(loss=own_loss).init(
+        bj.RBF(1.0), num_features=2, budget=10, num_classes=None
     )
     bj.save("own.st", state)
     said = report(good("info own.st"))
@@ -1508,9 +1507,11 @@ def test_sweep(at):
     grid = bj.grid(gamma=gammas, budget=[5, 10])
     given = {"num_features": 2, "capacity": 10} | REMOVES
     states = grid.init(
-        lambda gamma, budget: bj.perceptron.init(bj.RBF(gamma), budget=budget, **given)
+        lambda gamma, budget: bj.Perceptron().init(
+            bj.RBF(gamma), budget=budget, **given
+        )
     )
-    found = bj.sweep(bj.perceptron, states, scaled(X), codes(y))
+    found = bj.sweep(states, scaled(X), codes(y))
     expected = dict(zip(zip(*grid.columns, strict=True), found.error, strict=True))
     cells = [[float(cell) for cell in row.split()] for row in rows]
     for gamma, budget, error, vectors in cells:
@@ -1549,17 +1550,11 @@ def test_sweep_of_a_regression_trains_its_best(at):
     assert {row[0] for row in rows} == {"0.0325", "0.2"}
     assert all(len(row[3]) <= 10 for row in rows)
     X, _ = data()
-    state = bj.sgd.init(
-        bj.RBF(float(best[0])),
-        num_features=2,
-        budget=10,
-        num_classes=None,
-        loss=optax.losses.squared_error,
-        learning_rate=float(best[2]),
-        **REMOVES,
+    state = bj.SGD(loss=optax.losses.squared_error, learning_rate=float(best[2])).init(
+        bj.RBF(float(best[0])), num_features=2, budget=10, num_classes=None, **REMOVES
     )
     y = heights(X) - heights(X).mean()
-    _, scores = bj.run(bj.sgd, state, scaled(X), y)
+    _, scores = bj.run(state, scaled(X), y)
     root = np.sqrt(np.mean((scores - y) ** 2))
     assert float(best[3]) == pytest.approx(root, rel=1e-4)
     # And then as `train` does.
@@ -1875,7 +1870,8 @@ print([name for name in names if name in sys.modules])
 from budgetjax.refitting.refit import refit
 from budgetjax.online.sweeps import sweep
 import budgetjax as bj
-print(bj.refit is refit, bj.sweep is sweep, bj.arow.init is not None, hasattr(bj, "x"))
+print(
+    bj.refit is refit, bj.sweep is sweep, bj.AROW().init is not None, hasattr(bj, "x"))
 from budgetjax.cli import learners, options, targets
 about = targets.TargetSummary([0, 1], None, "")
 job = learners.Job(None, about, options.TrainOptions())

@@ -23,7 +23,7 @@ def compiled_text(row, block_size=None):
     state = row.roomy()
     given = examples.check_stream(state, *row.stream(), None)
     size = driver.block_length(block_size)
-    program = driver.run_checked.lower(row.algorithm, state, *given, size, True)
+    program = driver.run_checked.lower(state, *given, size, True)
     return program.compile().as_text()
 
 
@@ -102,11 +102,11 @@ def test_calls_with_the_same_shapes_share_one_program():
     row = registry.ROWS[0]
     traces = []
     algorithm = dataclasses.replace(
-        row.algorithm,
-        violates=lambda *given: traces.append(None) or row.algorithm.violates(*given),
+        row.learner,
+        violates=lambda *given: traces.append(None) or row.learner.violates(*given),
     )
-    state, _ = bj.run(algorithm, row.roomy(), *row.stream(seed=0))
+    state, _ = bj.run(row.roomy(), *row.stream(seed=0))
     once = len(traces)
     for seed in (1, 2):
-        state, _ = bj.run(algorithm, state, *row.stream(seed=seed))
+        state, _ = bj.run(state, *row.stream(seed=seed))
     assert len(traces) == once > 0

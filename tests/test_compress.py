@@ -125,10 +125,10 @@ def test_machines_without_classes():
 
 def test_states_and_models_of_streams():
     X, y = bj.datasets.checkerboard(300, seed=0)
-    state = bj.perceptron.init(
+    state = bj.Perceptron().init(
         bj.RBF(8.0), num_features=2, budget=60, maintenance=bj.RemoveOldest()
     )
-    model = bj.fit_stream(bj.perceptron, state, [(X, y)], standardise=True)
+    model = bj.fit_stream(state, [(X, y)], standardise=True)
     small = bj.compress(model, 30, steps=0)
     assert small.scaling is not None
     assert len(small.model.vectors) == 30

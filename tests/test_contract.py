@@ -30,7 +30,7 @@ def test_jit_equals_eager(row, double):
     X, y = row.stream()
     states, _ = runs.steps(row, runs.exact(row), X, y)
     state = jax.tree.map(lambda leaf: jnp.asarray(leaf[-2]), states)
-    actual = row.algorithm.step(state, X[-1], y[-1], np.float64(1))
+    actual = bj.step(state, X[-1], y[-1], np.float64(1))
     expected = jax.tree.map(lambda leaf: leaf[-1], states)
     assert_close(kept(actual), kept(expected), 1e-9)
 
@@ -40,7 +40,7 @@ def sweep_of(row, algorithm, X, y):
 
     def one(budget, gamma):
         state = row.roomy(kernel=row.kernel_of(gamma), budget=budget)
-        return bj.run(algorithm, state, X, y)
+        return bj.run(state, X, y)
 
     return jax.vmap(one)
 
@@ -59,13 +59,11 @@ def test_sweep_equals_single_runs(row):
     X, y = row.stream()
     budgets = np.array([4, 10, 26])
     # Taken apart in NumPy, where an index compiles nothing.
-    leaves = jax.device_get(
-        jax.jit(sweep_of(row, row.algorithm, X, y))(budgets, GAMMAS)
-    )
+    leaves = jax.device_get(jax.jit(sweep_of(row, row.learner, X, y))(budgets, GAMMAS))
     for index, (budget, gamma) in enumerate(zip(budgets, GAMMAS, strict=True)):
         state = row.roomy(kernel=row.kernel_of(gamma), budget=int(budget))
         one = jax.tree.map(lambda leaf, index=index: jnp.asarray(leaf[index]), leaves)
-        assert_same(one, bj.run(row.algorithm, state, X, y), FLOAT32)
+        assert_same(one, bj.run(state, X, y), FLOAT32)
         assert int(one[0].expansion.num_active) <= budget
 
 
@@ -73,14 +71,14 @@ def test_sweep_equals_single_runs(row):
 def test_new_values_do_not_retrace(row):
     X, y = row.stream()
     budgets = np.array([4, 10, 26]) if row.budget < N else np.array([60, 62, 64])
-    algorithm, traces = row.counted()
+    row, traces = row.counted()
     sweep = sweep_of(row, algorithm, X, y)
     jax.eval_shape(sweep, budgets, GAMMAS)
     traced_once = len(traces)
     jax.eval_shape(sweep, budgets[::-1], 2 * GAMMAS)
     # A single model has the shapes of the sweep's models, so it shares their trace.
     state = row.roomy(kernel=row.kernel_of(GAMMAS[0]), budget=int(budgets[0]))
-    jax.eval_shape(lambda state: bj.run(algorithm, state, X, y), state)
+    jax.eval_shape(lambda state: bj.run(state, X, y), state)
     assert len(traces) == traced_once > 0
 
 
@@ -89,9 +87,7 @@ def test_dtypes_and_shapes_never_change(row, double):
     """In float32, where there are 64-bit types; `test_blocks` has float64."""
     X, y = row.stream()
     state = row.roomy(dtype=jnp.float32)
-    new, scores = jax.eval_shape(
-        lambda state: bj.run(row.algorithm, state, X, y), state
-    )
+    new, scores = jax.eval_shape(lambda state: bj.run(state, X, y), state)
     chex.assert_trees_all_equal_shapes_and_dtypes(new, state)
     assert scores.dtype == jnp.float32
     assert scores.shape == ((N,) if row.num_classes <= 2 else (N, row.num_classes))
@@ -143,9 +139,9 @@ def test_finite_on_odd_streams(row, make):
     X, y = row.stream()
     if np.abs(make(X)).max() > 1e9 and not isinstance(row.kernel, bj.RBF):
         with pytest.raises(ValueError, match=r"score .* overflow"):
-            bj.run(row.algorithm, row.roomy(), make(X), y)
+            bj.run(row.roomy(), make(X), y)
         return
-    state, scores = bj.run(row.algorithm, row.roomy(), make(X), y)
+    state, scores = bj.run(row.roomy(), make(X), y)
     assert np.all(np.isfinite(scores))
     for leaf in jax.tree.leaves(state):
         assert np.all(np.isfinite(leaf))
@@ -154,8 +150,8 @@ def test_finite_on_odd_streams(row, make):
 @registry.some
 def test_budget_beyond_the_stream_is_no_budget(row):
     X, y = row.stream()
-    state, scores = bj.run(row.algorithm, row.roomy(budget=N), X, y)
-    wider, wider_scores = bj.run(row.algorithm, row.roomy(budget=N + 4), X, y)
+    state, scores = bj.run(row.roomy(budget=N), X, y)
+    wider, wider_scores = bj.run(row.roomy(budget=N + 4), X, y)
     if row.unlike == registry.FIXED_FEATURES:
         return
     np.testing.assert_allclose(scores, wider_scores, rtol=1e-4, atol=1e-4)
@@ -171,25 +167,25 @@ def test_run_leaves_the_old_state_alone(row):
     X, y = row.stream()
     state = row.roomy()
     copy = jax.tree.map(np.array, state)
-    bj.run(row.algorithm, state, X, y)
+    bj.run(state, X, y)
     chex.assert_trees_all_equal(jax.device_get(state), copy)
 
 
 @registry.each
 def test_a_restart_gives_the_state_of_init(row):
     """A fold of a refit then starts with nothing that held-out rows have taught."""
-    if row.algorithm.restart is None:
+    if row.learner.restart is None:
         pytest.skip("labels move none of its vectors")
     X, y = row.stream()
-    state, _ = bj.run(row.algorithm, row.roomy(), X, y)
-    empty = algorithm.clear(row.algorithm, state)
+    state, _ = bj.run(row.roomy(), X, y)
+    empty = state.restart()
     chex.assert_trees_all_equal(*map(jax.device_get, (empty, row.roomy())))
 
 
 def test_prediction_blocks_agree_with_one_matrix():
     row = registry.ROWS[0]
     X, y = row.stream()
-    state, _ = bj.run(row.algorithm, row.roomy(), X, y)
+    state, _ = bj.run(row.roomy(), X, y)
     support = bj.support(state)
     rows = np.random.default_rng(0).normal(size=(2500, 3)).astype(np.float32)
     expected = row.kernel.gram(rows, support.vectors) @ support.coefficients[:, 0]
@@ -265,9 +261,9 @@ def test_every_pair_of_arguments_is_done_or_refused(name):
 
 def test_landmarks_of_arow_outlive_a_restart():
     X, y = registry.ROWS[0].stream()
-    fresh = bj.arow.init(bj.RBF(0.5), num_features=3, budget=10, landmarks=X[:8])
-    state, _ = bj.run(bj.arow, fresh, X, y)
-    empty = algorithm.clear(bj.arow, state)
+    fresh = bj.AROW().init(bj.RBF(0.5), num_features=3, budget=10, vectors=X[:8])
+    state, _ = bj.run(fresh, X, y)
+    empty = state.restart()
     np.testing.assert_array_equal(*(bj.support(one)[0] for one in (empty, fresh)))
     # The spare row of the vectors is arbitrary.
     old = fresh.expansion

@@ -37,7 +37,7 @@ NAMES = ("price", "time", "colour", "gaps")
 
 
 @functools.cache
-def encoded(mapped=True, algorithm=bj.pegasos, num_classes=2, rank=3, **more):
+def encoded(mapped=True, algorithm=bj.Pegasos(), num_classes=2, rank=3, **more):
     """A model of codes that has learned a few rows, under a mapped kernel."""
     matrix = np.random.default_rng(1).normal(size=(CODES.num_codes, rank)) / 2
     kernel = (
@@ -51,7 +51,7 @@ def encoded(mapped=True, algorithm=bj.pegasos, num_classes=2, rank=3, **more):
         **({} if num_classes == 2 else {"num_classes": num_classes}),
         **more,
     )
-    state, _ = bj.run(algorithm, state, CODES.apply(X), y)
+    state, _ = bj.run(state, CODES.apply(X), y)
     return bj.Labelled(state, CODES, feature_names=NAMES)
 
 
@@ -100,11 +100,11 @@ def test_scores_of_encoded_rows_are_traced():
 @pytest.mark.parametrize(
     ("algorithm", "more"),
     [
-        (bj.pegasos, {}),
-        (bj.pegasos, {"num_classes": 4}),
-        (bj.projectron, {}),
-        (bj.arow, {}),
-        (bj.nystrom, {}),
+        (bj.Pegasos(), {}),
+        (bj.Pegasos(), {"num_classes": 4}),
+        (bj.Projectron(), {}),
+        (bj.AROW(), {}),
+        (bj.Nystrom(), {}),
     ],
 )
 def test_a_folded_map_predicts_the_same(algorithm, more):
@@ -114,12 +114,12 @@ def test_a_folded_map_predicts_the_same(algorithm, more):
     assert folded.scaling.num_features == 3
     assert folded.model.expansion.vectors.shape[1] == 3
     assert bj.equal(folded.model.kernel, bj.RBF(jnp.asarray(0.3, jnp.float32)))
-    if algorithm in (bj.arow, bj.nystrom):
+    if isinstance(algorithm, (bj.AROW, bj.Nystrom)):
         return
     # It goes on learning as it would have.
     y = X[:, 2].astype(int) if "num_classes" in more else Y
     later = [
-        part._replace(model=bj.run(algorithm, part.model, part.scaling.apply(X), y)[0])
+        part._replace(model=bj.run(part.model, part.scaling.apply(X), y)[0])
         for part in (folded, model)
     ]
     check_scores(*later, 1e-5)
@@ -258,8 +258,8 @@ def test_exported_files_encode_rows(name, suffix, tmp_path):
     if name == "numbers":
         rows = X[:, :1].astype(np.float32)
         codes = bj.encoding.fit(rows, 6)
-        state = bj.perceptron.init(bj.RBF(1.0), num_features=6, budget=30)
-        state, _ = bj.run(bj.perceptron, state, codes.apply(rows), Y)
+        state = bj.Perceptron().init(bj.RBF(1.0), num_features=6, budget=30)
+        state, _ = bj.run(state, codes.apply(rows), Y)
         model = bj.Labelled(state, codes)
     path = tmp_path / f"model.{suffix}"
     bj.export(path, model)
@@ -277,8 +277,8 @@ def test_a_scaler_before_an_encoded_model_is_exported_with_it(tmp_path):
     rows = X[:, :2]
     scaler = StandardScaler().fit(rows)
     codes = bj.encoding.fit(scaler.transform(rows), 6)
-    state = bj.perceptron.init(bj.RBF(1.0), num_features=codes.num_codes, budget=30)
-    state, _ = bj.run(bj.perceptron, state, codes.apply(scaler.transform(rows)), Y)
+    state = bj.Perceptron().init(bj.RBF(1.0), num_features=codes.num_codes, budget=30)
+    state, _ = bj.run(state, codes.apply(scaler.transform(rows)), Y)
     model = bj.Labelled(state, codes)
     behind = predictor._compose_scalers(scaler, model)
     np.testing.assert_allclose(
@@ -307,8 +307,8 @@ def test_river_encodes_rows_before_a_learner():
         "perceptron", kernel=bj.RBF(0.3), budget=20
     )
     model.learn_many(frame, pandas.Series(Y))
-    state = bj.perceptron.init(bj.RBF(0.3), num_features=CODES.num_codes, budget=20)
-    state, _ = bj.run(bj.perceptron, state, CODES.apply(X), Y)
+    state = bj.Perceptron().init(bj.RBF(0.3), num_features=CODES.num_codes, budget=20)
+    state, _ = bj.run(state, CODES.apply(X), Y)
     expected = bj.predict(state, CODES.apply(X))
     assert np.mean(model.predict_many(frame).to_numpy() == expected) > 0.99
     with pytest.raises(ValueError, match="Encoder: X must be finite, or NaN"):
@@ -343,15 +343,13 @@ def batches_of(rows=X, size=90):
 
 
 def new_state():
-    return bj.perceptron.init(bj.RBF(0.3), num_features=CODES.num_codes, budget=20)
+    return bj.Perceptron().init(bj.RBF(0.3), num_features=CODES.num_codes, budget=20)
 
 
 def test_a_stream_is_encoded(tmp_path):
     codes = CODES.apply(X)
-    state, scores = bj.run(bj.perceptron, new_state(), codes, Y)
-    found = bj.fit_stream(
-        bj.perceptron, new_state(), batches_of(), encode=CODES, batch_rows=64
-    )
+    state, scores = bj.run(new_state(), codes, Y)
+    found = bj.fit_stream(new_state(), batches_of(), encode=CODES, batch_rows=64)
     np.testing.assert_allclose(
         found.decision_function(X), bj.decision_function(state, codes), atol=1e-4
     )
@@ -359,10 +357,8 @@ def test_a_stream_is_encoded(tmp_path):
     assert found.scaling is CODES
     # A file keeps it, and the model goes on.
     bj.save(tmp_path / "model", found)
-    more = bj.fit_stream(
-        bj.perceptron, bj.load(tmp_path / "model"), batches_of(), batch_rows=64
-    )
-    state, _ = bj.run(bj.perceptron, state, codes, Y)
+    more = bj.fit_stream(bj.load(tmp_path / "model"), batches_of(), batch_rows=64)
+    state, _ = bj.run(state, codes, Y)
     np.testing.assert_allclose(
         more.decision_function(X), bj.decision_function(state, codes), atol=1e-3
     )
@@ -376,7 +372,7 @@ def test_a_killed_encoded_stream_goes_on(tmp_path):
         "every": 1,
         "reservoir": 50,
     }
-    expected = bj.fit_stream(bj.perceptron, new_state(), batches_of(), **given)
+    expected = bj.fit_stream(new_state(), batches_of(), **given)
     (tmp_path / "checkpoint").unlink()
 
     def broken():
@@ -384,15 +380,15 @@ def test_a_killed_encoded_stream_goes_on(tmp_path):
         raise OSError("gone")
 
     with pytest.raises(bj.StreamError):
-        bj.fit_stream(bj.perceptron, new_state(), broken(), **given)
-    found = bj.fit_stream(bj.perceptron, new_state(), batches_of(), **given)
+        bj.fit_stream(new_state(), broken(), **given)
+    found = bj.fit_stream(new_state(), batches_of(), **given)
     np.testing.assert_array_equal(
         found.decision_function(X), expected.decision_function(X)
     )
 
 
 def test_what_a_stream_cannot_encode():
-    fit = functools.partial(bj.fit_stream, bj.perceptron, new_state(), encode=CODES)
+    fit = functools.partial(bj.fit_stream, new_state(), encode=CODES)
     wrong = X.copy()
     wrong[200, 1] = np.inf
     with pytest.raises(bj.StreamError, match="inf in row 200, column 1"):
@@ -409,4 +405,4 @@ def test_what_a_stream_cannot_encode():
     with pytest.raises(
         ValueError, match=r"encode must be None for a model to continue"
     ):
-        bj.fit_stream(bj.perceptron, fit(batches_of()), batches_of(), encode=CODES)
+        bj.fit_stream(fit(batches_of()), batches_of(), encode=CODES)

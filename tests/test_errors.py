@@ -55,15 +55,15 @@ ONES = np.ones(N, np.float32)
 
 
 def binary():
-    return bj.forgetron, init("forgetron")
+    return bj.Forgetron(), init("forgetron")
 
 
 def multiclass():
-    return bj.pegasos, init("pegasos", num_classes=CLASSES)
+    return bj.Pegasos(), init("pegasos", num_classes=CLASSES)
 
 
 def regression():
-    return bj.sgd, init("sgd", maintenance=bj.RemoveOldest())
+    return bj.SGD(), init("sgd", maintenance=bj.RemoveOldest())
 
 
 def check(call, says):
@@ -425,13 +425,13 @@ def test_streams(make, given, says):
 )
 def test_an_error_leaves_states_as_they_were(make, y):
     algorithm, state = make()
-    used, scores = bj.run(algorithm, state, X, y)
+    used, scores = bj.run(state, X, y)
     kept = jax.tree.map(np.array, used)
     for bad in ({"X": VALUES["nan"][0]}, {"y": y > 0}, {"weight": -ONES}):
         with pytest.raises(ValueError, match="run: "):
-            bj.run(algorithm, used, **{"X": X, "y": y} | bad)
+            bj.run(used, **{"X": X, "y": y} | bad)
     assert equal(used, kept)
-    assert equal(bj.run(algorithm, state, X, y), (used, scores))
+    assert equal(bj.run(state, X, y), (used, scores))
 
 
 OF_EACH = [
@@ -453,7 +453,7 @@ def test_labels_of_every_learner(name, arguments, bad):
     """None of these runs gets to compile."""
     y, says = bad
     state = init(name, **arguments)
-    check(lambda: bj.run(getattr(bj, name), state, X, y), f"run: {says}")
+    check(lambda: bj.run(state, X, y), f"run: {says}")
 
 
 @pytest.mark.parametrize("name", BAD_X | VALUES)
@@ -490,14 +490,14 @@ def test_predictions(name):
 )
 def test_examples(make, given, says):
     algorithm, state = make()
-    check(lambda: algorithm.step(state, *given), f"step: {says}")
+    check(lambda: bj.step(state, *given), f"step: {says}")
 
 
 def test_a_stack_of_models_needs_vmap():
     states = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), init("forgetron"))
     for where, call in (
-        ("run", lambda: bj.run(bj.forgetron, states, X, SIGNS)),
-        ("step", lambda: bj.forgetron.step(states, X[0], 1)),
+        ("run", lambda: bj.run(states, X, SIGNS)),
+        ("step", lambda: bj.step(states, X[0], 1)),
         ("decision_function", lambda: bj.decision_function(states, X)),
         ("predict", lambda: bj.predict(states, X)),
     ):
@@ -518,10 +518,10 @@ def test_an_overflow_is_an_error_after_the_run(budget):
         OverflowError,
         match=rf"^run: a budget of {budget} .* {N - budget} examples .* maintenance=",
     ):
-        bj.run(bj.perceptron, state, APART, SIGNS)
+        bj.run(state, APART, SIGNS)
     assert equal(state, kept)
     weight = np.arange(N) < budget
-    full, _ = bj.run(bj.perceptron, state, APART, SIGNS, weight=weight)
+    full, _ = bj.run(state, APART, SIGNS, weight=weight)
     assert int(full.num_updates) == budget
     assert bool(full.expansion.full)
 
@@ -529,7 +529,7 @@ def test_an_overflow_is_an_error_after_the_run(budget):
 def test_step_counts_what_a_full_model_refuses():
     state = init("perceptron", budget=2, maintenance=bj.Unbudgeted())
     for x, y in zip(APART, SIGNS, strict=True):
-        state = bj.perceptron.step(state, x, y)
+        state = bj.step(state, x, y)
     assert int(state.maintenance.num_refused) == N - 2
     np.testing.assert_array_equal(bj.support(state).vectors, APART[:2])
 
@@ -537,7 +537,7 @@ def test_step_counts_what_a_full_model_refuses():
 @pytest.mark.parametrize("strategy", [bj.RemoveOldest(), bj.Merge()], ids=repr)
 def test_strategies_never_overflow(strategy):
     state = init("perceptron", budget=1, maintenance=strategy)
-    assert int(bj.run(bj.perceptron, state, APART, SIGNS)[0].num_updates) == N
+    assert int(bj.run(state, APART, SIGNS)[0].num_updates) == N
 
 
 def test_an_overflow_of_kernel_values_is_an_error():
@@ -545,7 +545,7 @@ def test_an_overflow_of_kernel_values_is_an_error():
     kept = jax.tree.map(np.array, state)
     far = X * np.where(np.arange(N) < 6, 1, 1e6).astype(np.float32)[:, None]
     check(
-        lambda: bj.run(bj.forgetron, state, far, SIGNS),
+        lambda: bj.run(state, far, SIGNS),
         "run: every score must be finite ... in row 6 ... overflow float32",
     )
     assert equal(state, kept)
@@ -559,14 +559,14 @@ def test_traced_values_are_not_checked():
     bad, y = VALUES["nan"][0], (SIGNS + 1) // 2
 
     def run(X, y):
-        return bj.run(algorithm, state, X, y)[1]
+        return bj.run(state, X, y)[1]
 
     assert jax.jit(run)(bad, y).shape == (N,)
     assert jax.vmap(run)(jnp.stack([bad, bad]), jnp.stack([y, y])).shape == (2, N)
     state = init("perceptron", budget=1, maintenance=bj.Unbudgeted())
 
     def overflow(X, y):
-        return bj.run(bj.perceptron, state, X, y)[0]
+        return bj.run(state, X, y)[0]
 
     new = jax.jit(overflow)(X, SIGNS)
     assert int(new.maintenance.num_refused) > 0
@@ -615,8 +615,8 @@ def test_traced_shapes_are_checked(transform):
 def test_an_empty_stream(make, y):
     algorithm, empty = make()
     columns = () if make is binary else (CLASSES,)
-    for state in (empty, bj.run(algorithm, empty, X, y)[0]):
-        new, scores = bj.run(algorithm, state, X[:0], y[:0])
+    for state in (empty, bj.run(empty, X, y)[0]):
+        new, scores = bj.run(state, X[:0], y[:0])
         assert equal(new, state)
         for values in (scores, bj.decision_function(state, X[:0])):
             assert values.shape == (0, *columns)
@@ -630,32 +630,32 @@ def test_an_empty_stream(make, y):
 def test_lists_bytes_and_other_dtypes_are_examples(make, y):
     algorithm, state = make()
     whole = np.round(20 * np.abs(X))
-    expected = bj.run(algorithm, state, whole, y)
+    expected = bj.run(state, whole, y)
     scores = bj.decision_function(expected[0], whole)
     for other in (
         whole.tolist(),
         *(whole.astype(kind) for kind in (np.uint8, np.int64, np.float64, np.float16)),
         jnp.asarray(whole, jnp.int32),
     ):
-        assert equal(bj.run(algorithm, state, other, y), expected)
+        assert equal(bj.run(state, other, y), expected)
         assert equal(bj.decision_function(expected[0], other), scores)
     kinds = [np.int64, np.int8] + ([np.float32, float] if make is binary else [])
     for other in (y.tolist(), *(y.astype(kind) for kind in kinds), jnp.asarray(y)):
-        assert equal(bj.run(algorithm, state, whole, other), expected)
+        assert equal(bj.run(state, whole, other), expected)
     for x, label in (([1, 2, 3], 1), (np.array([1, 2, 3], np.uint8), np.int64(1))):
         assert equal(
-            algorithm.step(state, x, label),
-            algorithm.step(state, jnp.array([1.0, 2.0, 3.0]), jnp.int32(1)),
+            bj.step(state, x, label),
+            bj.step(state, jnp.array([1.0, 2.0, 3.0]), jnp.int32(1)),
         )
 
 
 def test_booleans_lists_and_integers_are_weights():
     algorithm, state = binary()
     weight = (np.arange(N) % 3 != 1).astype(np.float32)
-    expected = bj.run(algorithm, state, X, SIGNS, weight=weight)
+    expected = bj.run(state, X, SIGNS, weight=weight)
     assert int(expected[0].num_seen) == int(weight.sum())
     for other in (weight > 0, weight.tolist(), weight.astype(np.int8)):
-        assert equal(bj.run(algorithm, state, X, SIGNS, weight=other), expected)
+        assert equal(bj.run(state, X, SIGNS, weight=other), expected)
 
 
 def test_a_model_of_averages_starts_with_a_round():
@@ -765,7 +765,7 @@ ON_HOST = {
     "calibrate": lambda state, X, y: bj.calibrate(state, X, y),
     "solve": lambda state, X, y: bj.solve(bj.smo, X, y, kernel=bj.RBF(1.0)),
     "default_gamma": lambda state, X, y: bj.default_gamma(X),
-    "fit_stream": lambda state, X, y: bj.fit_stream(bj.pegasos, state, [(X, y)]),
+    "fit_stream": lambda state, X, y: bj.fit_stream(state, [(X, y)]),
 }
 
 
@@ -778,20 +778,20 @@ def test_what_runs_on_the_host_says_so(name):
 @pytest.mark.parametrize(
     ("update", "got"),
     [
-        (lambda *given: bj.perceptron.update(*given)[::-1], r"\(Edits, State"),
-        (lambda *given: bj.perceptron.update(*given)[0], "State"),
-        (lambda *given: bj.perceptron.update(*given)[1], "Edits"),
-        (lambda *given: (*bj.perceptron.update(*given), 0), r"\(State, Edits, int"),
+        (lambda *given: bj.Perceptron.update(*given)[::-1], r"\(Edits, State"),
+        (lambda *given: bj.Perceptron.update(*given)[0], "State"),
+        (lambda *given: bj.Perceptron.update(*given)[1], "Edits"),
+        (lambda *given: (*bj.Perceptron.update(*given), 0), r"\(State, Edits, int"),
     ],
     ids=["swapped", "state", "edits", "more"],
 )
 def test_an_update_of_ones_own_that_returns_something_else(update, got):
-    own = dataclasses.replace(bj.perceptron, update=update)
+    own = dataclasses.replace(bj.Perceptron, update=update)
     state = init("perceptron")
     expected = rf"^perceptron: update must return \(State, Edits\), got {got}\b"
     for call in (
-        lambda: bj.run(own, state, X, SIGNS),
-        lambda: own.step(state, X[0], 1),
+        lambda: bj.run(state, X, SIGNS),
+        lambda: bj.step(state, X[0], 1),
     ):
         with pytest.raises(ValueError, match=expected):
             call()
@@ -805,12 +805,12 @@ def test_a_strategy_that_forgets_itself():
     state = init("perceptron", maintenance=Forgetful())
     expected = r"^Forgetful: insert must return \(Maintenance, Edits\), got Edits\b"
     with pytest.raises(ValueError, match=expected):
-        bj.run(bj.perceptron, state, X, SIGNS)
+        bj.run(state, X, SIGNS)
 
 
 def _returning(change):
     """An `update` that is the Perceptron's, but for a change of what it returns."""
-    return lambda *given: change(*bj.perceptron.update(*given))
+    return lambda *given: change(*bj.Perceptron.update(*given))
 
 
 def _with_row(**changes):
@@ -879,11 +879,11 @@ PARTS = {
 
 @pytest.mark.parametrize(("parts", "match"), PARTS.values(), ids=PARTS)
 def test_parts_of_ones_own_that_do_not_fit(parts, match):
-    own = dataclasses.replace(bj.perceptron, **parts)
+    own = dataclasses.replace(bj.Perceptron, **parts)
     state = init("perceptron")
     for call in (
-        lambda: bj.run(own, state, X, SIGNS),
-        lambda: own.step(state, X[0], 1),
+        lambda: bj.run(state, X, SIGNS),
+        lambda: bj.step(state, X[0], 1),
     ):
         with pytest.raises(ValueError, match=match):
             call()

@@ -1409,7 +1409,7 @@ def test_all_rows_are_learned_in_their_order(monkeypatch):
     X, ones = np.arange(600.0).reshape(300, 2), np.ones(300)
     order = np.random.default_rng(0).permutation(300)
     origin = np.array([0.5, 100.0])
-    state = bj.perceptron.init(bj.RBF(1.0), num_features=2, budget=5)
+    state = bj.Perceptron().init(bj.RBF(1.0), num_features=2, budget=5)
     for given in (X, scipy.sparse.csr_array(X)):
         learned = []
         learn(state, Examples(given, origin, ones, ones), order)

@@ -182,7 +182,7 @@ def test_compare_has_every_learner(num_classes):
     algorithms = {learner.algorithm for learner in learners}
     known = {getattr(bj, name) for name in bj.__all__}
     known = {one for one in known if isinstance(one, bj.Algorithm)}
-    assert known - algorithms == ({bj.forgetron} if num_classes > 2 else set())
+    assert known - algorithms == ({bj.Forgetron} if num_classes > 2 else set())
     for learner in learners:
         # Traced, so that nothing compiles.
         state = jax.eval_shape(

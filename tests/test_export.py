@@ -68,7 +68,7 @@ def with_terms(state):
 
 def regressor(columns):
     return with_terms(
-        bj.sgd.init(
+        bj.SGD().init(
             bj.RBF(0.3),
             num_features=X.shape[1],
             budget=7,
@@ -121,7 +121,7 @@ def quantiles():
 
 
 def fourier():
-    return with_terms(bj.fourier.init(bj.RBF(0.3), num_features=X.shape[1], budget=8))
+    return with_terms(bj.Fourier().init(bj.RBF(0.3), num_features=X.shape[1], budget=8))
 
 
 # The models, whether they take raw rows.
@@ -296,7 +296,7 @@ def test_a_compact_model_and_an_empty_one(tmp_path, suffix):
     bj.export(path := tmp_path / f"model{suffix}", bj.compact(model))
     expected = bj.decision_function(model, X)
     np.testing.assert_allclose(scores(path, X), expected, atol=1e-5)
-    empty = bj.perceptron.init(bj.RBF(1.0), num_features=2, budget=5)
+    empty = bj.Perceptron().init(bj.RBF(1.0), num_features=2, budget=5)
     for model in (empty, bj.prune(empty, 2), bj.compact(empty)):
         bj.export(path, model)
         assert not np.any(scores(path, X))

@@ -58,12 +58,12 @@ def test_a_forked_child_is_told_what_to_do(tmp_path):
     stream.partial_fit(X, y, classes=[-1, 1])
     alone = BudgetedOneClass(10, random_state=0).fit(X)
     linear = MPUClassifier(random_state=0).fit(X, y)
-    one = bj.perceptron.init(KERNEL, num_features=2, budget=10, average=True)
-    state, _ = bj.run(bj.perceptron, one, X, y)
+    one = bj.Perceptron().init(KERNEL, num_features=2, budget=10, average=True)
+    state, _ = bj.run(one, X, y)
     solved = bj.solve(bj.smo, X, y, kernel=KERNEL).model
     states = bj.grid(margin=[0.0, 0.5]).init(
-        lambda margin: bj.perceptron.init(
-            KERNEL, num_features=2, budget=10, margin=margin
+        lambda margin: bj.Perceptron(margin=margin).init(
+            KERNEL, num_features=2, budget=10
         )
     )
     path = tmp_path / "model.safetensors"
@@ -84,11 +84,11 @@ def test_a_forked_child_is_told_what_to_do(tmp_path):
         lambda: linear.fit(X, y),
         lambda: bj.predict(state, X),
         lambda: bj.decision_function(solved, X),
-        lambda: bj.perceptron.init(KERNEL, num_features=2, budget=10),
-        lambda: bj.perceptron.step(state, X[0], 1),
-        lambda: bj.run(bj.perceptron, state, X, y),
-        lambda: bj.sweep(bj.perceptron, states, X, y),
-        lambda: bj.fit_stream(bj.perceptron, one, [(X, y)], classes=[-1, 1]),
+        lambda: bj.Perceptron().init(KERNEL, num_features=2, budget=10),
+        lambda: bj.step(state, X[0], 1),
+        lambda: bj.run(state, X, y),
+        lambda: bj.sweep(states, X, y),
+        lambda: bj.fit_stream(one, [(X, y)], classes=[-1, 1]),
         lambda: bj.refit(state, [(X, y)]),
         lambda: bj.one_class(state, X),
         lambda: bj.solve(bj.smo, X, y, kernel=KERNEL),

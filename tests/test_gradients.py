@@ -39,7 +39,7 @@ def objective(row, seed=0, garbage=False, n=25):
         weight[3:6] = weight[-2:] = 0
         # 0 times NaN is not 0, so a direction moves no padding.
         along[weight == 0], X[weight == 0] = 0, np.nan
-    numbers = {k: v for k, v in row.arguments.items() if type(v) is float}
+    numbers = {k: v for k, v in row.shared.items() if type(v) is float}
 
     def learn(at):
         state = row.init(
@@ -48,9 +48,7 @@ def objective(row, seed=0, garbage=False, n=25):
             **{name: value * at[1] for name, value in numbers.items()},
         )
         rows = X.astype(np.float64) + at[2] * along
-        state, scores = bj.run(
-            row.algorithm, state, rows, y, weight=weight, block_size=BLOCK
-        )
+        state, scores = bj.run(state, rows, y, weight=weight, block_size=BLOCK)
         ours = bj.decision_function(state, points)
         total = jnp.mean(ours**2) + jnp.mean(jnp.sin(scores[weight > 0]))
         whole = [leaf for leaf in jax.tree.leaves(state) if leaf.dtype == jnp.int32]
@@ -101,14 +99,14 @@ def test_derivatives_of_steps_are_those_of_a_run(name, double):
 
     def by_run(gamma):
         state = row.init(bj.RBF(gamma), dtype=jnp.float64)
-        return jnp.sum(bj.run(row.algorithm, state, X, y, block_size=BLOCK)[1] ** 2)
+        return jnp.sum(bj.run(state, X, y, block_size=BLOCK)[1] ** 2)
 
     def by_steps(gamma):
         state = row.init(bj.RBF(gamma), dtype=jnp.float64)
 
         def body(state, example):
             score = bj.decision_function(state, example[0][None])[0]
-            return row.algorithm.step(state, *example), score
+            return bj.step(state, *example), score
 
         return jnp.sum(jax.lax.scan(body, state, (X, y))[1] ** 2)
 

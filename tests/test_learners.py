@@ -35,7 +35,7 @@ def parity(n):
 def run(algorithm, X, y, **given):
     """A run over digits, by the loop that compiles soonest."""
     state = algorithm.init(bj.RBF(0.05), num_features=64, **given)
-    return bj.run(algorithm, state, X, y, block_size=1)
+    return bj.run(state, X, y, block_size=1)
 
 
 def wide(n):
@@ -61,14 +61,10 @@ def test_projections_stay_accurate_in_float32(best):
     """40,000 updates, every row twice; then against a dense solve in float64."""
     X, y = wide(40_000)
     gamma, budget = 0.05, 100
-    state = bj.perceptron.init(
-        bj.RBF(gamma),
-        num_features=22,
-        budget=budget,
-        margin=1e9,
-        maintenance=bj.Project(best=best),
+    state = bj.Perceptron(margin=1e9).init(
+        bj.RBF(gamma), num_features=22, budget=budget, maintenance=bj.Project(best=best)
     )
-    state, _ = bj.run(bj.perceptron, state, X, y)
+    state, _ = bj.run(state, X, y)
     assert int(state.num_updates) == 40_000
     assert isinstance(state.maintenance, bj.Project)
     kept = state.maintenance.span
@@ -102,7 +98,7 @@ def test_a_smooth_kernel_keeps_its_root(name):
         X = random.normal(size=(5000, 2)).astype(np.float32)
         y = np.sign(X[:, 0] * X[:, 1] + 0.3 * random.normal(size=5000)).astype(int)
         state = algorithm.init(bj.RBF(0.02), num_features=2, budget=budget, **strategy)
-        state, _ = bj.run(algorithm, state, X, y)
+        state, _ = bj.run(state, X, y)
         kept = state.span if name == "arow" else state.maintenance.span
         gram, root = (
             np.asarray(matrix, np.float64)[:budget, :budget]
@@ -113,9 +109,9 @@ def test_a_smooth_kernel_keeps_its_root(name):
 
 def test_a_forgetron_that_does_not_shrink_removes_the_oldest():
     X, y = parity(300)
-    state, scores = run(bj.forgetron, X, y, budget=20, shrink=1)
+    state, scores = run(bj.Forgetron(rule="fixed", phi=1), X, y, budget=20)
     strategy = {"maintenance": bj.RemoveOldest()}
-    other, expected = run(bj.perceptron, X, y, budget=20, **strategy)
+    other, expected = run(bj.Perceptron(), X, y, budget=20, **strategy)
     assert int(state.num_mistakes) > 40
     np.testing.assert_allclose(scores, expected, atol=1e-5)
     for one, two in zip(bj.support(state), bj.support(other), strict=True):
@@ -126,8 +122,8 @@ def test_projectron_without_threshold_is_the_perceptron():
     X, y = digits(600)
     X[300:] = X[:300]  # duplicates are no exception
     given = {"num_classes": 10, "budget": 400}
-    state, scores = run(bj.projectron, X, y, threshold=0, **given)
-    other, expected = run(bj.perceptron, X, y, **given)
+    state, scores = run(bj.Projectron(threshold=0), X, y, **given)
+    other, expected = run(bj.Perceptron(), X, y, **given)
     assert 100 < int(state.expansion.num_active) < 400
     np.testing.assert_allclose(scores, expected, atol=1e-4)
     np.testing.assert_array_equal(
@@ -138,9 +134,9 @@ def test_projectron_without_threshold_is_the_perceptron():
 def test_a_full_projectron_goes_on_learning():
     X, y = digits(600)
     given = {"num_classes": 10, "budget": 50, "threshold": 0.1}
-    state, _ = run(bj.projectron, X[:300], y[:300], **given)
+    state, _ = run(bj.Projectron(), X[:300], y[:300], **given)
     before = bj.support(state)
-    state, _ = bj.run(bj.projectron, state, X[300:], y[300:], block_size=1)
+    state, _ = bj.run(state, X[300:], y[300:], block_size=1)
     after = bj.support(state)
     np.testing.assert_array_equal(before.vectors, after.vectors)
     assert np.any(before.coefficients != after.coefficients)
@@ -149,11 +145,11 @@ def test_a_full_projectron_goes_on_learning():
 def test_the_span_of_moved_vectors_of_the_same_class():
     X, y = digits(300)
     given = {"num_classes": 10, "budget": 50, "threshold": 0.5}
-    state, _ = run(bj.projectron, X, y, same_class=True, **given)
+    state, _ = run(bj.Projectron(same_class=True), X, y, **given)
     assert state.classes is not None
     # Moved and back again.
-    moved = bj.projectron.with_vectors(state, 0.9 * state.expansion.vectors)
-    back = bj.projectron.with_vectors(moved, state.expansion.vectors)
+    moved = state.learner.with_vectors(state, 0.9 * state.expansion.vectors)
+    back = moved.learner.with_vectors(moved, state.expansion.vectors)
     rows = slice(2 * int(state.expansion.num_active))
     np.testing.assert_allclose(
         back.span.gram[rows, rows], state.span.gram[rows, rows], atol=1e-5
@@ -171,7 +167,7 @@ def test_multi_merge_of_two_is_merge():
     X, y = digits(300)
     (one, scores), (other, expected) = (
         run(
-            *(bj.pegasos, X, y),
+            *(bj.Pegasos(), X, y),
             num_classes=10,
             budget=30,
             regularization=1e-3,
@@ -195,8 +191,8 @@ def test_pegasos_is_gradient_descent():
     def rate(count):
         return 1 / (strength * (count + 1).astype(jnp.float32))
 
-    _, scores = run(bj.sgd, X, y, loss=losses.hinge, learning_rate=rate, **given)
-    _, expected = run(bj.pegasos, X, y, **given)
+    _, scores = run(bj.SGD(loss=losses.hinge, learning_rate=rate), X, y, **given)
+    _, expected = run(bj.Pegasos(), X, y, **given)
     scale = np.abs(expected).max()
     np.testing.assert_allclose(scores, expected, rtol=1e-3, atol=1e-4 * scale)
 
@@ -206,7 +202,7 @@ def test_a_model_that_shrinks_for_long_stays_finite():
     X, y = parity(1700)
     given = {"budget": 20, "learning_rate": 0.5, "regularization": 0.1}
     given |= {"num_features": 64, "loss": losses.hinge, "average": True}
-    state, scores = bj.run(bj.sgd, bj.sgd.init(bj.RBF(0.05), **given), X, y)
+    state, scores = bj.run(bj.SGD().init(bj.RBF(0.05), **given), X, y)
     assert np.all(np.isfinite(scores))
     for leaf in jax.tree.leaves((state, bj.average_iterates(state))):
         assert np.all(np.isfinite(leaf))
@@ -215,12 +211,17 @@ def test_a_model_that_shrinks_for_long_stays_finite():
 
 @pytest.mark.parametrize(
     ("algorithm", "budget"),
-    [(bj.pegasos, 100), (bj.nystrom, 30), (bj.fourier, 30), (bj.perceptron, 100)],
+    [
+        (bj.Pegasos(), 100),
+        (bj.Nystrom(), 30),
+        (bj.Fourier(), 30),
+        (bj.Perceptron(), 100),
+    ],
     ids=lambda given: getattr(given, "name", ""),
 )
 def test_the_average_is_that_of_the_iterates(algorithm, budget):
     X, y = parity(100)
-    step = jax.jit(algorithm.step)
+    step = jax.jit(bj.step)
     # Before its first round it is the last iterate.
     for start in (1, 60, 101):
         state = algorithm.init(
@@ -230,7 +231,7 @@ def test_the_average_is_that_of_the_iterates(algorithm, budget):
         for x, label in zip(X, y, strict=True):
             one = step(one, x, label)
             iterates.append(bj.decision_function(one, X[:20]))
-        state, _ = bj.run(algorithm, state, X, y)
+        state, _ = bj.run(state, X, y)
         expected = np.mean(iterates[min(start, 100) - 1 :], axis=0)
         for given in (one, state):
             actual = bj.decision_function(bj.average_iterates(given), X[:20])
@@ -245,7 +246,7 @@ def test_fourier_features_are_nearly_the_kernel(kernel):
 
     @jax.jit
     def matrices(kernel):
-        state = bj.fourier.init(kernel, num_features=4, budget=20_000)
+        state = bj.Fourier().init(kernel, num_features=4, budget=20_000)
         features = state.kernel.gram(X, state.expansion.vectors)[:, :-1]
         return features @ features.T, kernel.gram(X, X)
 
@@ -255,7 +256,7 @@ def test_fourier_features_are_nearly_the_kernel(kernel):
 def test_fourier_features_of_a_small_budget_are_the_first_of_a_large_one():
     @functools.partial(jax.jit, static_argnums=(0, 1))
     def init(budget, capacity):
-        return bj.fourier.init(
+        return bj.Fourier().init(
             bj.RBF(0.3), num_features=4, budget=budget, capacity=capacity, seed=3
         )
 
@@ -270,17 +271,17 @@ def test_fourier_features_of_a_small_budget_are_the_first_of_a_large_one():
 def test_given_landmarks():
     X, y = digits(1200)
     landmarks = MiniBatchKMeans(50, random_state=0).fit(X).cluster_centers_
-    state = bj.nystrom.init(
-        bj.RBF(0.05), num_features=64, budget=50, num_classes=10, landmarks=landmarks
+    state = bj.Nystrom().init(
+        bj.RBF(0.05), num_features=64, budget=50, num_classes=10, vectors=landmarks
     )
-    assert state.root is not None
+    assert state.memory.root is not None
     gram = np.asarray(bj.RBF(0.05).gram(landmarks, landmarks), np.float64)
-    root = np.asarray(state.root, np.float64)[:50, :50]
+    root = np.asarray(state.memory.root, np.float64)[:50, :50]
     inverse = np.linalg.inv(gram + span.RIDGE * np.eye(50))
     np.testing.assert_allclose(
         root.T @ root, inverse, atol=1e-2 * np.abs(inverse).max()
     )
-    state, scores = bj.run(bj.nystrom, state, X, y)
+    state, scores = bj.run(state, X, y)
     np.testing.assert_allclose(bj.support(state).vectors, landmarks, rtol=1e-6)
     assert np.mean(np.argmax(scores[600:], axis=1) == y[600:]) > 0.85
 
@@ -300,22 +301,17 @@ def test_arow_stays_accurate_in_float32(strategy, double):
     y = np.where(np.sin(3 * X[:, 0]) + X[:, 1] + noise > 0, 1, -1)
     mistakes = {}
     for dtype in (jnp.float32, jnp.float64):
-        state = bj.arow.init(
-            bj.RBF(1.0),
-            num_features=2,
-            budget=30,
-            moves=20,
-            maintenance=strategy,
-            dtype=dtype,
+        state = bj.AROW(moves=20).init(
+            bj.RBF(1.0), num_features=2, budget=30, maintenance=strategy, dtype=dtype
         )
-        state, _ = bj.run(bj.arow, state, X, y)
-        assert int(state.num_moves) > 700
+        state, _ = bj.run(state, X, y)
+        assert int(state.memory.num_moves) > 700
         assert int(state.num_updates) > 1500
         mistakes[dtype] = int(state.num_mistakes)
 
         active = np.flatnonzero(bj.support(state).mask)
         block = np.ix_(active, active)
-        known = np.asarray(state.certainty, np.float64)[block]
+        known = np.asarray(state.memory.certainty, np.float64)[block]
         S = np.eye(len(active)) - known
         np.testing.assert_allclose(S, S.T, atol=1e-5)
         eigenvalues = np.linalg.eigvalsh((S + S.T) / 2)
@@ -323,7 +319,7 @@ def test_arow_stays_accurate_in_float32(strategy, double):
         assert eigenvalues[-1] < 1 + 1e-4
         Z = np.asarray(state.expansion.vectors, np.float64)[active]
         gram = np.asarray(bj.RBF(1.0).gram(Z, Z)) + span.RIDGE * np.eye(len(Z))
-        root = np.asarray(state.span.root, np.float64)[block]
+        root = np.asarray(state.memory.span.root, np.float64)[block]
         np.testing.assert_allclose(root @ gram @ root.T, np.eye(len(Z)), atol=1e-2)
     assert mistakes[jnp.float32] < 1.03 * mistakes[jnp.float64]
 
@@ -335,10 +331,10 @@ def test_arow_without_moves_keeps_the_first_to_enter():
     """
     X = 10 * np.repeat(np.arange(40, dtype=np.float32), 2)[:, None]
     y = np.where(np.arange(80) // 2 % 3 == 0, 1, -1)
-    state = bj.arow.init(bj.RBF(1.0), num_features=1, budget=7, moves=0)
-    state, _ = bj.run(bj.arow, state, X, y, block_size=1)
+    state = bj.AROW(moves=0).init(bj.RBF(1.0), num_features=1, budget=7)
+    state, _ = bj.run(state, X, y, block_size=1)
     assert int(state.num_updates) == 80
-    assert int(state.num_moves) == 7
+    assert int(state.memory.num_moves) == 7
     np.testing.assert_array_equal(state.expansion.ages[:7], np.arange(1, 15, 2))
     np.testing.assert_array_equal(bj.support(state).vectors, X[:14:2])
     assert not np.any(bj.predict(state, X[:14]) != y[:14])
@@ -346,7 +342,7 @@ def test_arow_without_moves_keeps_the_first_to_enter():
 
 def test_arow_never_changes_given_landmarks():
     X, y = digits(600)
-    state, scores = run(bj.arow, X, y, budget=40, num_classes=10, landmarks=X[:30])
+    state, scores = run(bj.AROW(), X, y, budget=40, num_classes=10, vectors=X[:30])
     after = bj.support(state)
     np.testing.assert_array_equal(after.vectors[:30], X[:30])
     assert not np.any(after.vectors[30:])
@@ -400,16 +396,10 @@ def test_regression_learns_a_quantile():
     random = np.random.default_rng(2)
     X = random.uniform(-1, 1, size=(4000, 1)).astype(np.float32)
     y = (np.sin(3 * X[:, 0]) + random.uniform(-1, 1, 4000)).astype(np.float32)
-    state = bj.sgd.init(
-        bj.RBF(2.0),
-        num_features=1,
-        budget=50,
-        num_classes=None,
-        loss=losses.quantile(0.8),
-        learning_rate=optax.exponential_decay(0.5, 1000, 0.5),
-        average=2000,
-    )
-    state, _ = bj.run(bj.sgd, state, X, y)
+    state = bj.SGD(
+        loss=losses.quantile(0.8), learning_rate=optax.exponential_decay(0.5, 1000, 0.5)
+    ).init(bj.RBF(2.0), num_features=1, budget=50, num_classes=None, average=2000)
+    state, _ = bj.run(state, X, y)
     below = y < bj.decision_function(bj.average_iterates(state), X)
     assert abs(np.mean(below) - 0.8) < 0.05
 
@@ -421,7 +411,7 @@ def test_numbers_of_a_loss_can_be_swept():
 
     def scores_of(level):
         loss = losses.quantile(level)
-        return run(bj.sgd, X, y.astype(np.float32), loss=loss, **given)[1]
+        return run(bj.SGD(loss=loss), X, y.astype(np.float32), **given)[1]
 
     levels = np.array([0.2, 0.7], np.float32)
     together = jax.vmap(scores_of)(levels)
@@ -435,8 +425,7 @@ def test_a_mapped_kernel_learns_what_mapped_rows_teach():
     matrix = np.array([[1.0, 0.3], [0.0, 0.5], [-0.7, 0.2]], np.float32)
     (mapped, scores), (plain, expected) = (
         bj.run(
-            bj.pegasos,
-            bj.pegasos.init(kernel, num_features=rows.shape[1], budget=8),
+            bj.Pegasos().init(kernel, num_features=rows.shape[1], budget=8),
             *(rows, y),
             block_size=1,
         )
@@ -460,14 +449,14 @@ def test_a_key_is_a_seed(make):
         _checks.numpy_seed(make(0)[None])
 
     def phases(seed):
-        state = bj.fourier.init(bj.RBF(1.0), num_features=2, budget=4, seed=seed)
+        state = bj.Fourier().init(bj.RBF(1.0), num_features=2, budget=4, seed=seed)
         return np.asarray(state.expansion.vectors)
 
     first = phases(make(0))
     np.testing.assert_array_equal(first, phases(jax.random.key(0)))
     assert not np.any(np.isclose(first[:4], phases(make(1))[:4]))
     given = {"num_features": 2, "budget": 4, "maintenance": bj.RemoveRandom()}
-    swept = jax.vmap(lambda key: bj.perceptron.init(bj.RBF(1.0), seed=key, **given))(
+    swept = jax.vmap(lambda key: bj.Perceptron().init(bj.RBF(1.0), seed=key, **given))(
         jax.random.split(jax.random.key(7))
     )
     one, other = np.asarray(swept.maintenance.seed)
@@ -491,10 +480,10 @@ def trained(learner, **more):
 @pytest.mark.parametrize(
     ("learner", "more"),
     [
-        (bj.perceptron, {"maintenance": bj.RemoveOldest()}),
-        (bj.perceptron, {"maintenance": bj.MultiMerge(3)}),
-        (bj.projectron, {}),
-        (bj.arow, {}),
+        (bj.Perceptron(), {"maintenance": bj.RemoveOldest()}),
+        (bj.Perceptron(), {"maintenance": bj.MultiMerge(3)}),
+        (bj.Projectron(), {}),
+        (bj.AROW(), {}),
     ],
     ids=["removal", "merging", "projectron", "arow"],
 )
@@ -504,11 +493,11 @@ def test_a_learner_per_device(learner, more):
     state = trained(learner, **more)
 
     def step(X, y):
-        return learner.step(state, X[0], y[0]).expansion.coefficients_and_sums
+        return bj.step(state, X[0], y[0]).expansion.coefficients_and_sums
 
     @jax.jit
     def scores(X, y):
-        return bj.decision_function(bj.run(learner, state, X, y)[0], X)
+        return bj.decision_function(bj.run(state, X, y)[0], X)
 
     def on_both(function):
         mesh = two_devices(AxisType.Auto)
@@ -526,15 +515,15 @@ def test_a_learner_per_device(learner, more):
 def test_data_on_a_mesh_with_explicit_axes():
     """As `jax.make_mesh` makes it, from outside and inside `jit`."""
     X, y = parity(60)
-    state = trained(bj.perceptron, maintenance=bj.RemoveOldest())
-    learned, scores = bj.run(bj.perceptron, state, X, y)
+    state = trained(bj.Perceptron(), maintenance=bj.RemoveOldest())
+    learned, scores = bj.run(state, X, y)
     expected = bj.decision_function(learned, X)
 
     split = NamedSharding(two_devices(AxisType.Explicit), ROWS)
     data = jax.device_put((X, y), split)
 
     def learn(X, y):
-        learned, scores = bj.run(bj.perceptron, state, X, y)
+        learned, scores = bj.run(state, X, y)
         return scores, bj.decision_function(learned, X), bj.predict(learned, X)
 
     for found in (learn(*data), jax.jit(learn)(*data)):
@@ -543,7 +532,7 @@ def test_data_on_a_mesh_with_explicit_axes():
         np.testing.assert_array_equal(found[2], np.where(expected > 0, 1, -1))
         assert found[1].sharding == split
     # What they give goes on.
-    again = bj.perceptron.step(bj.run(bj.perceptron, state, *data)[0], X[0], y[0])
+    again = bj.step(bj.run(state, *data)[0], X[0], y[0])
     assert int(again.num_seen) == 61
 
 
@@ -555,10 +544,10 @@ def test_data_that_move_are_locked_out_where_the_smallest_leaves():
     X[300:] += 30
     ages = {}
     for strategy in (bj.Merge(), bj.RemoveOldest()):
-        state = bj.passive_aggressive.init(
+        state = bj.PassiveAggressive().init(
             bj.RBF(1.0), num_features=2, budget=10, maintenance=strategy
         )
-        state, _ = bj.run(bj.passive_aggressive, state, X, y)
+        state, _ = bj.run(state, X, y)
         ages[type(strategy)] = np.asarray(state.expansion.ages[:-1])
         assert int(state.num_updates) > 450
     assert np.all(ages[bj.Merge] <= 300)

@@ -48,19 +48,19 @@ def test_the_degradation_is_the_distance_of_two_models(name, classes, double):
     shape = {"num_features": D, "num_classes": classes, "dtype": jnp.float64}
     regularization = 0.1
     init = {"regularization": regularization, **shape}
-    plain = bj.pegasos.init(
+    plain = bj.Pegasos().init(
         bj.RBF(0.5), budget=BUDGET, maintenance=STRATEGIES[name], **init
     )
-    state = bj.pegasos.init(
+    state = bj.Pegasos().init(
         bj.RBF(0.5), budget=BUDGET, maintenance=bj.Measured(STRATEGIES[name]), **init
     )
-    step, kernel = jax.jit(bj.pegasos.step), kernels.rbf(0.5)
+    step, kernel = jax.jit(bj.step), kernels.rbf(0.5)
     degradation = error = 0.0
     losses = 0
     for t, (x, label) in enumerate(zip(X, y, strict=True), 1):
-        before, updates = held(state), float(state.num_updates.low)
+        before, updates = held(state), float(state.num_updates)
         state, plain = step(state, x, label), step(plain, x, label)
-        if float(state.num_updates.low) == updates or len(before[0]) < BUDGET:
+        if float(state.num_updates) == updates or len(before[0]) < BUDGET:
             continue
         # Step 1 shrinks by 1 - 1/t, step 2 takes x in with eta.
         eta = 1 / (regularization * t)
@@ -102,19 +102,19 @@ def test_a_removal_is_an_error_of_at_most_one(regularization, project_to_ball, d
     random = np.random.default_rng(2)
     X = random.normal(size=(300, D))
     y = random.choice([-1, 1], 300)
-    state = bj.pegasos.init(
+    state = bj.Pegasos(
+        regularization=regularization, project_to_ball=project_to_ball
+    ).init(
         bj.RBF(0.5),
         num_features=D,
         budget=BUDGET,
-        regularization=regularization,
         maintenance=bj.Measured(bj.RemoveOldest()),
-        project_to_ball=project_to_ball,
         dtype=jnp.float64,
     )
 
     def one(state, example):
         before = state.maintenance
-        state = bj.pegasos.step(state, *example)
+        state = bj.step(state, *example)
         after = state.maintenance
         removals = after.num_losses - before.num_losses
         return state, (removals, after.gradient_error - before.gradient_error)
@@ -159,14 +159,12 @@ def test_the_objective_of_the_stream_is_bounded(classes, double):
     if classes == 3:
         y = np.where(X[:, 1] > 1, 2, y > 0)
     strength = 0.05
-    state = bj.pegasos.init(
+    state = bj.Pegasos(regularization=strength, project_to_ball=True).init(
         bj.RBF(1.0),
         num_features=2,
         num_classes=classes,
         budget=20,
-        regularization=strength,
         maintenance=bj.Measured(bj.Merge()),
-        project_to_ball=True,
         dtype=jnp.float64,
     )
 
@@ -182,7 +180,7 @@ def test_the_objective_of_the_stream_is_bounded(classes, double):
         gram = state.kernel.gram(state.expansion.vectors, state.expansion.vectors)
         u = state.expansion.scale * state.expansion.coefficients
         before = state.maintenance.degradation
-        state = bj.pegasos.step(state, x, label)
+        state = bj.step(state, x, label)
         error = (state.maintenance.degradation - before) * strength * t
         return state, (strength / 2 * jnp.sum(u * (gram @ u)) + loss, error)
 
@@ -226,17 +224,17 @@ def test_what_a_strategy_declares_holds_for_its_wrapper(strategy):
 def test_a_strategy_that_refuses_raises_in_its_wrapper_too():
     X, y = stream(2)
     for strategy in (bj.Unbudgeted(), bj.Measured(bj.Unbudgeted())):
-        state = bj.perceptron.init(
+        state = bj.Perceptron().init(
             bj.RBF(0.5), num_features=D, budget=3, maintenance=strategy
         )
         with pytest.raises(OverflowError, match="maintenance"):
-            bj.run(bj.perceptron, state, X, y.astype(np.int32))
+            bj.run(state, X, y.astype(np.int32))
 
 
 def test_a_strategy_that_frees_several_slots_is_refused_in_its_wrapper_too():
     for strategy in (bj.MultiMerge(), bj.Measured(bj.MultiMerge())):
         with pytest.raises(ValueError, match="maintenance must keep a full budget"):
-            bj.arow.init(bj.RBF(0.5), num_features=D, budget=8, maintenance=strategy)
+            bj.AROW().init(bj.RBF(0.5), num_features=D, budget=8, maintenance=strategy)
 
 
 def test_names_of_strategies_are_public():

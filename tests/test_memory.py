@@ -76,7 +76,9 @@ def test_the_limit_of_a_container_is_that_of_memory(tmp_path, monkeypatch, versi
 
 # The radius of Ahpatron depends on the budget, and features of Fourier are no rows.
 GROWING = [
-    row for row in registry.firsts() if row.algorithm not in (bj.ahpatron, bj.fourier)
+    row
+    for row in registry.firsts()
+    if not isinstance(row.learner, (bj.Ahpatron, bj.Fourier))
 ]
 
 
@@ -84,10 +86,10 @@ GROWING = [
 def test_a_state_with_more_slots_goes_on_as_if_it_had_had_them(row):
     X, y = row.stream(n=24)
     small, large = row.init(budget=12), row.init(budget=40)
-    state, _ = bj.run(row.algorithm, small, X[:12], y[:12], block_size=1)
+    state, _ = bj.run(small, X[:12], y[:12], block_size=1)
     wide = with_room(state, large)
-    _, scores = bj.run(row.algorithm, wide, X[12:], y[12:], block_size=1)
-    _, wanted = bj.run(row.algorithm, large, X, y, block_size=1)
+    _, scores = bj.run(wide, X[12:], y[12:], block_size=1)
+    _, wanted = bj.run(large, X, y, block_size=1)
     # Products of more rows are summed in another order.
     np.testing.assert_allclose(scores, wanted[12:], rtol=1e-4, atol=1e-5)
     assert int(wide.expansion.budget) == 40
@@ -99,7 +101,7 @@ def test_sizes_beyond_32_bits_are_refused():
         with pytest.raises(
             ValueError, match=f"{name} must fit 32 bits, got 2147483648"
         ):
-            bj.perceptron.init(bj.RBF(1.0), num_features=2, **sizes)
+            bj.Perceptron().init(bj.RBF(1.0), num_features=2, **sizes)
 
 
 @pytest.mark.parametrize(
@@ -116,7 +118,7 @@ def test_sizes_beyond_32_bits_are_refused():
 def test_the_size_that_is_too_large_is_named(little, sizes, says):
     sizes = {"budget": 5, "num_features": 2} | sizes
     with pytest.raises(ValueError, match=f"^perceptron.init: {says}"):
-        bj.perceptron.init(bj.RBF(1.0), maintenance=bj.RemoveOldest(), **sizes)
+        bj.Perceptron().init(bj.RBF(1.0), maintenance=bj.RemoveOldest(), **sizes)
 
 
 def test_matrices_of_a_refit_are_counted_before_a_stream(little, monkeypatch):
@@ -134,10 +136,10 @@ def test_matrices_of_a_refit_are_counted_before_a_stream(little, monkeypatch):
 
 def test_matrices_of_a_refit_are_counted(little):
     X, y = rows()
-    state = bj.pegasos.init(
-        bj.RBF(1.0), num_features=2, budget=3000, regularization=1.0
+    state = bj.Pegasos(regularization=1.0).init(
+        bj.RBF(1.0), num_features=2, budget=3000
     )
-    state, _ = bj.run(bj.pegasos, state, X, np.sign(y))
+    state, _ = bj.run(state, X, np.sign(y))
     for call in (bj.refit, bj.one_class):
         with pytest.raises(
             ValueError, match=f"^{call.__name__}: budget must be one whose"

@@ -14,8 +14,8 @@ CLASSES = (X[:, 0] > 0).astype(np.int32) + 2 * (X[:, 1] > 0)
 def learned(part=slice(200), y=Y, gamma=8.0, **more):
     given = {"maintenance": bj.RemoveOldest()} | more
     kernel = bj.RBF(gamma)
-    state = bj.perceptron.init(kernel, num_features=2, budget=20, **given)
-    return bj.run(bj.perceptron, state, X[part], y[part])[0]
+    state = bj.Perceptron().init(kernel, num_features=2, budget=20, **given)
+    return bj.run(state, X[part], y[part])[0]
 
 
 def mean(parts):
@@ -35,7 +35,7 @@ def test_without_compression_the_mean(y):
 
 def test_stacked_states():
     state = learned(slice(0))
-    learn = jax.vmap(lambda X, y: bj.run(bj.perceptron, state, X, y)[0])
+    learn = jax.vmap(lambda X, y: bj.run(state, X, y)[0])
     stack = learn(X.reshape(4, 200, 2), Y.reshape(4, 200))
     parts = [learned(part) for part in PARTS]
     merged = [bj.merge_models(each, 80) for each in (stack, parts)]

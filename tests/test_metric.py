@@ -32,8 +32,8 @@ def stream(n=4500, classes=3):
 def learner(classes=3):
     X, y = stream(classes=classes)
     given = {"num_features": 8, "budget": 20, "num_classes": classes}
-    state = bj.perceptron.init(bj.RBF(0.1), **given)
-    return bj.run(bj.perceptron, state, X[:N], y[:N])[0]
+    state = bj.Perceptron().init(bj.RBF(0.1), **given)
+    return bj.run(state, X[:N], y[:N])[0]
 
 
 @functools.cache
@@ -93,7 +93,7 @@ def test_the_objective_is_that_of_numpy(shape, images, double):
         M, Z, W, X, targets, weights, penalty, scale**2 * prior, rows
     )
 
-    state = bj.perceptron.init(
+    state = bj.Perceptron().init(
         bj.RBF(0.3),
         num_features=X.shape[1],
         budget=10,
@@ -149,7 +149,7 @@ def test_features_of_noise_lose_their_weight():
     batches = [(X[:1000], y[:1000]), (X[1000:N], y[1000:N])]
     same = bj.refit(learner(), batches, learn_metric=True)
     np.testing.assert_array_equal(bj.predict(same, X), bj.predict(better, X))
-    later, _ = bj.run(bj.perceptron, better, X[N:], y[N:])
+    later, _ = bj.run(better, X[N:], y[N:])
     assert int(later.num_seen) == 4500
 
 
@@ -238,7 +238,7 @@ def test_a_metric_is_kept_where_it_is_better():
 def test_real_targets_and_features_far_from_0(few_steps):
     X, _ = stream()
     t = np.sin(2 * X[:, 0]).astype(np.float32)
-    state = bj.sgd.init(
+    state = bj.SGD().init(
         bj.RBF(0.1),
         num_features=8,
         budget=20,
@@ -249,7 +249,7 @@ def test_real_targets_and_features_far_from_0(few_steps):
     def predicted(away=0, unit=1):
         """Of the rows that are not learned, in units of the targets."""
         rows, targets = X + np.float32(away), unit * t[:N]
-        run, _ = bj.run(bj.sgd, state, rows[:N], targets)
+        run, _ = bj.run(state, rows[:N], targets)
         found = bj.refit(run, rows[:N], targets, loss="squared", learn_metric=True)
         return np.asarray(bj.predict(found, rows[N:])) / unit
 
@@ -265,7 +265,7 @@ def test_what_is_no_metric_is_refused(as_installed):
     for given in (0, -1, 9, 1.5, "full", None, [2]):
         with pytest.raises(ValueError, match="refit: learn_metric must be True, False"):
             bj.refit(learner(), X, y, learn_metric=given)
-    fourier = bj.fourier.init(bj.RBF(0.1), num_features=8, budget=20, num_classes=3)
+    fourier = bj.Fourier().init(bj.RBF(0.1), num_features=8, budget=20, num_classes=3)
     with pytest.raises(ValueError, match="learn_metric must be False for fourier"):
         bj.refit(fourier, X, y, learn_metric=True)
     with pytest.raises(ValueError, match="batches that can be read again"):

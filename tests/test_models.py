@@ -170,7 +170,7 @@ def test_the_default_gamma_is_that_of_the_variance():
 
 
 def test_models_without_support_vectors(as_installed):
-    waves = bj.fourier.init(KERNEL, num_features=D, budget=4)
+    waves = bj.Fourier().init(KERNEL, num_features=D, budget=4)
     for model, got in (
         (waves, "one of fourier"),
         (models()["linear model"][0], "LinearModel"),
@@ -299,8 +299,8 @@ FORMS = ("state", "kernel model", "labelled", "one per class", "stream")
 def model_of(kind, form):
     """A model, rows and targets that it takes; None where there is no such model."""
     targets, given = KINDS[kind]
-    state = bj.sgd.init(KERNEL, average=True, **PARTS, **given)
-    state, _ = bj.run(bj.sgd, state, X, targets)
+    state = bj.SGD().init(KERNEL, average=True, **PARTS, **given)
+    state, _ = bj.run(state, X, targets)
     if form == "state":
         return state, X, targets
     if form == "kernel model":
@@ -356,7 +356,7 @@ FUNCTIONS = {
     "compress": (lambda m, *_: bj.compress(m, B), ALL, True),
     "compress to fewer": (lambda m, *_: bj.compress(m, 3, steps=0), ALL, False),
     "fit_stream": (
-        lambda m, X, y, _: bj.fit_stream(bj.sgd, m, [(X, y)], batch_rows=30),
+        lambda m, X, y, _: bj.fit_stream(m, [(X, y)], batch_rows=30),
         ("state", "stream"),
         False,
     ),
@@ -369,7 +369,7 @@ FUNCTIONS = {
         ("state", "kernel model", "stream"),
         False,
     ),
-    "run": (lambda m, X, y, _: bj.run(bj.sgd, m, X, y)[0], OF_STATES, False),
+    "run": (lambda m, X, y, _: bj.run(m, X, y)[0], OF_STATES, False),
     "export": (lambda m, X, y, to: exported(m, X, to, ".onnx"), ALL, True),
     "stablehlo": (
         lambda m, X, y, to: exported(m, X, to, ".stablehlo"),

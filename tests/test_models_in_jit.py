@@ -28,18 +28,16 @@ NUMBERS = 5000 + 70 * np.sin(X[:, 0]) + 10 * X[:, 1]
 FIXED = {"budget": 20, "gamma": 0.5, "penalty": 1.0, "random_state": 0}
 
 
-def state(algorithm=bj.perceptron, y=SIGNS, **more):
+def state(algorithm=bj.Perceptron(), y=SIGNS, **more):
     empty = algorithm.init(bj.RBF(0.5), num_features=3, budget=20, **more)
-    return bj.run(algorithm, empty, X, y)[0]
+    return bj.run(empty, X, y)[0]
 
 
 def stream(**more):
     width = 12 if "encode" in more else 3
-    empty = bj.perceptron.init(bj.RBF(0.5), num_features=width, budget=20)
+    empty = bj.Perceptron().init(bj.RBF(0.5), num_features=width, budget=20)
     labels = np.where(SIGNS > 0, 7, 3)
-    return bj.fit_stream(
-        bj.perceptron, empty, [(3 * X + 40, labels)], classes=[3, 7], **more
-    )
+    return bj.fit_stream(empty, [(3 * X + 40, labels)], classes=[3, 7], **more)
 
 
 def with_gaps():
@@ -71,12 +69,12 @@ def outputs():
 
 MODELS = {
     "units": lambda: bj.Labelled(
-        state(bj.sgd, NUMBERS / 5000, num_classes=None), intercept=40.0, unit=70.0
+        state(bj.SGD(), NUMBERS / 5000, num_classes=None), intercept=40.0, unit=70.0
     ),
     "state": state,
     "state of classes": lambda: state(y=CLASSES, num_classes=3),
-    "state of Fourier features": lambda: state(bj.fourier),
-    "logistic state": lambda: state(bj.sgd, loss=bj.losses.logistic),
+    "state of Fourier features": lambda: state(bj.Fourier()),
+    "logistic state": lambda: state(bj.SGD(loss=bj.losses.logistic)),
     "average": lambda: bj.average_iterates(state(average=True)),
     "refit": lambda: bj.refit(state(), X, SIGNS, calibrate=True),
     "compressed": lambda: bj.compress(state(), budget=5),

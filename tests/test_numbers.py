@@ -49,10 +49,10 @@ def doors():
     """What reads rows, labels and weights, by name."""
     X, y = problem()
     X = X / 256.0
-    state = bj.pegasos.init(bj.RBF(1.0), num_features=4, budget=10, regularization=0.01)
-    state, _ = bj.run(bj.pegasos, state, X, y)
+    state = bj.Pegasos(regularization=0.01).init(bj.RBF(1.0), num_features=4, budget=10)
+    state, _ = bj.run(state, X, y)
     made = {
-        "run": lambda X, y, w: bj.run(bj.pegasos, state, X, y, weight=w),
+        "run": lambda X, y, w: bj.run(state, X, y, weight=w),
         "refit": lambda X, y, w: bj.refit(state, X, y, weight=w),
         "solve": lambda X, y, w: bj.solve(
             bj.smo, X, y, kernel=bj.RBF(1.0), weight=w, max_steps=1
@@ -62,7 +62,7 @@ def doors():
         "calibrate": lambda X, y, w: bj.calibrate(state, X, y, weight=w),
         "prune": lambda X, y, w: bj.prune(state, 5, X, y, weight=w),
         "default_gamma": lambda X, y, w: bj.default_gamma(X),
-        "fit_stream": lambda X, y, w: bj.fit_stream(bj.pegasos, state, [(X, y, w)]),
+        "fit_stream": lambda X, y, w: bj.fit_stream(state, [(X, y, w)]),
         "fit": lambda X, y, w: estimators.SMOClassifier(max_steps=1).fit(X, y, w),
     }
     return X, y, made

@@ -16,7 +16,7 @@ def points(n=N, seed=0):
 
 
 def learned(num_outputs=1, dtype=jnp.float32, n=N):
-    state = bj.sgd.init(
+    state = bj.SGD().init(
         bj.RBF(GAMMA),
         num_features=2,
         budget=BUDGET,
@@ -25,7 +25,7 @@ def learned(num_outputs=1, dtype=jnp.float32, n=N):
         maintenance=bj.RemoveOldest(),
         dtype=dtype,
     )
-    return bj.run(bj.sgd, state, points()[:n], np.ones(n))[0]
+    return bj.run(state, points()[:n], np.ones(n))[0]
 
 
 def test_the_threshold_is_of_models_without_each_example(double):
@@ -58,7 +58,7 @@ def test_the_threshold_is_of_models_without_each_example(double):
 def test_batches_and_raw_rows_are_arrays():
     X = 1000 + 7 * points()
     state = learned(n=0)
-    model = bj.fit_stream(bj.sgd, state, [(X, np.ones(N))], standardise=True)
+    model = bj.fit_stream(state, [(X, np.ones(N))], standardise=True)
     expected = bj.one_class(model, X)
     parts = [(X[:70], np.zeros(70)), (X[70:], np.zeros(N - 70))]
     found = bj.one_class(model, parts)

@@ -52,9 +52,9 @@ def test_learners_see_distances_alone(row):
     X, state = rounded(X), row.roomy()
     if not state.kernel.stationary:
         state = row.roomy(kernel=bj.RBF(0.5))
-    near, scores = bj.run(row.algorithm, state, X, y)
+    near, scores = bj.run(state, X, y)
     for mean in MEANS:
-        far, found = bj.run(row.algorithm, state, X + np.float32(mean), y)
+        far, found = bj.run(state, X + np.float32(mean), y)
         # Squared norms of 3e9 would leave no digit of a score.
         np.testing.assert_allclose(found, scores, rtol=1e-3, atol=1e-3)
         assert int(far.num_mistakes) == int(near.num_mistakes)
@@ -88,10 +88,10 @@ def test_steps_have_the_origin_of_a_run(name):
     algorithm, state = learner(name)
 
     def step(state, example):
-        return algorithm.step(state, *example), None
+        return bj.step(state, *example), None
 
     stepped, _ = jax.lax.scan(step, state, (jnp.asarray(X), jnp.asarray(y)))
-    run, _ = bj.run(algorithm, state, X, y)
+    run, _ = bj.run(state, X, y)
     scores = bj.decision_function(run, X)
     np.testing.assert_allclose(
         bj.decision_function(stepped, X), scores, rtol=1e-3, atol=1e-3
@@ -104,7 +104,7 @@ def test_steps_have_the_origin_of_a_run(name):
 def test_rows_near_0_are_kept_as_they_are():
     X, y = problem()
     algorithm, state = learner()
-    state, _ = bj.run(algorithm, state, X, y)
+    state, _ = bj.run(state, X, y)
     assert not np.any(state.expansion.origin)
     vectors = np.asarray(bj.support(state).vectors)
     # Some are rows that no merge has moved.
@@ -116,11 +116,11 @@ def test_rows_that_do_not_count_and_outliers_are_no_origin(outlier):
     X, y = problem()
     algorithm, state = learner()
     odd = np.full_like(X[:2], outlier)
-    expected, _ = bj.run(algorithm, state, X, y)
+    expected, _ = bj.run(state, X, y)
     rows, labels = np.concatenate([odd, X]), np.append([1, -1], y)
     weight = np.append([0.0, 0.0], np.ones(len(X)))
-    found, _ = bj.run(algorithm, state, rows, labels, weight=weight)
-    for one in (found, algorithm.step(state, odd[0], 1, 0.0)):
+    found, _ = bj.run(state, rows, labels, weight=weight)
+    for one in (found, bj.step(state, odd[0], 1, 0.0)):
         assert not np.any(one.expansion.origin)
     # Blocks begin elsewhere, so sums are rounded otherwise.
     np.testing.assert_allclose(
@@ -128,28 +128,28 @@ def test_rows_that_do_not_count_and_outliers_are_no_origin(outlier):
     )
     # One outlier that counts scores its own side, and moves nothing.
     rows, labels = np.concatenate([odd[:1], X]), np.append(1, y)
-    found, _ = bj.run(algorithm, state, rows, labels)
+    found, _ = bj.run(state, rows, labels)
     assert not np.any(found.expansion.origin)
 
 
 def test_an_empty_model_forgets_its_origin():
     X, y = problem()
     algorithm, state = learner()
-    far, _ = bj.run(algorithm, state, X + np.float32(3000), y)
+    far, _ = bj.run(state, X + np.float32(3000), y)
     assert np.any(far.expansion.origin)
-    again, _ = bj.run(algorithm, bj.online.algorithm.clear(algorithm, far), X, y)
+    again, _ = bj.run(far.restart(), X, y)
     assert not np.any(again.expansion.origin)
 
 
 def test_models_of_a_sweep_have_the_origin():
     X, y = problem()
     states = jax.vmap(
-        lambda gamma: bj.pegasos.init(
-            bj.RBF(gamma), num_features=3, budget=20, regularization=1e-2
+        lambda gamma: bj.Pegasos(regularization=1e-2).init(
+            bj.RBF(gamma), num_features=3, budget=20
         )
     )(jnp.array([1e-9, 0.5]))
-    near = bj.sweep(bj.pegasos, states, X, y)
-    far = bj.sweep(bj.pegasos, states, X + np.float32(30_000), y)
+    near = bj.sweep(states, X, y)
+    far = bj.sweep(states, X + np.float32(30_000), y)
     # Each model has its own: under a wide kernel the rows are near 0.
     assert np.any(far.states.expansion.origin, axis=1).tolist() == [False, True]
     assert far.error[1] == near.error[1]
@@ -197,10 +197,10 @@ def test_smaller_models_see_distances_alone():
     for kernel in (bj.RBF(0.5), metric):
         found = []
         for rows in (X, Z):
-            state = bj.pegasos.init(
-                kernel, num_features=3, budget=40, regularization=1e-2
+            state = bj.Pegasos(regularization=1e-2).init(
+                kernel, num_features=3, budget=40
             )
-            state, _ = bj.run(bj.pegasos, state, rows, y)
+            state, _ = bj.run(state, rows, y)
             solution = bj.solve(bj.smo, rows, y, kernel=kernel)
             models = [
                 bj.refit(state, rows, y, penalty=1.0),
@@ -222,7 +222,7 @@ def test_a_metric_far_from_0_is_that_of_centred_rows():
     right = []
     for mean in (0, 30_000):
         rows = X + np.float32(mean)
-        far, _ = bj.run(algorithm, state, rows, y)
+        far, _ = bj.run(state, rows, y)
         model = bj.refit(far, rows, y, penalty=1.0, learn_metric=True, epochs=3)
         right.append(float((bj.predict(model, rows) == y).mean()))
     assert right[1] == pytest.approx(right[0], abs=0.02)
@@ -233,11 +233,11 @@ def test_landmarks_far_from_0():
     found = []
     for mean in (0, 30_000):
         rows = X + np.float32(mean)
-        for algorithm in (bj.nystrom, bj.arow):
+        for algorithm in (bj.Nystrom(), bj.AROW()):
             state = algorithm.init(
                 bj.RBF(0.5), num_features=3, budget=20, landmarks=rows[:20]
             )
-            state, _ = bj.run(algorithm, state, rows, y)
+            state, _ = bj.run(state, rows, y)
             found.append(np.asarray(bj.decision_function(state, rows)))
     for near, far in zip(found[:2], found[2:], strict=True):
         np.testing.assert_allclose(far, near, rtol=1e-3, atol=1e-3)

@@ -58,7 +58,7 @@ def update(state, score, y, candidate):
 
 
 def restart(state):
-    return bj.perceptron.restart(state)._replace(rate=state.first_rate)
+    return bj.Perceptron.restart(state)._replace(rate=state.first_rate)
 
 
 fading = bj.Algorithm("fading", init, violates, update, restart=restart)
@@ -74,10 +74,10 @@ def empty(rate=0.5):
 
 
 def test_a_run_is_its_steps():
-    state, scores = bj.run(fading, empty(), X, y)
+    state, scores = bj.run(empty(), X, y)
     by_step = empty()
     for x, label in zip(X, y, strict=True):
-        by_step = fading.step(by_step, x, label)
+        by_step = bj.step(by_step, x, label)
     assert int(by_step.num_updates) == int(state.num_updates) > 10
     np.testing.assert_allclose(by_step.rate, state.rate)
     np.testing.assert_allclose(
@@ -85,15 +85,15 @@ def test_a_run_is_its_steps():
     )
     assert scores.shape == (60,)
     with pytest.raises(ValueError, match="state must be of fading, got one of pegasos"):
-        bj.run(fading, bj.pegasos.init(bj.RBF(1.0), num_features=2, budget=10), X, y)
+        bj.run(bj.Pegasos().init(bj.RBF(1.0), num_features=2, budget=10), X, y)
 
 
 def test_sweeps_streams_refits_files_and_estimators(tmp_path):
-    state, _ = bj.run(fading, empty(), X, y)
-    swept = bj.sweep(fading, jax.vmap(empty)(jnp.array([0.5, 0.1])), X, y)
+    state, _ = bj.run(empty(), X, y)
+    swept = bj.sweep(jax.vmap(empty)(jnp.array([0.5, 0.1])), X, y)
     np.testing.assert_allclose(swept.states.rate[0], state.rate)
 
-    stream = bj.fit_stream(fading, empty(), [(X[:40], y[:40]), (X[40:], y[40:])])
+    stream = bj.fit_stream(empty(), [(X[:40], y[:40]), (X[40:], y[40:])])
     np.testing.assert_array_equal(bj.predict(stream.state, X), bj.predict(state, X))
 
     better = bj.refit(state, X, y)
@@ -113,19 +113,19 @@ def test_sweeps_streams_refits_files_and_estimators(tmp_path):
 
 
 def test_a_memory_that_no_restart_forgets_is_refused_and_not_kept_in_folds():
-    state, _ = bj.run(fading, empty(), X, y)
-    forgetful = dataclasses.replace(fading, restart=bj.perceptron.restart)
+    state, _ = bj.run(empty(), X, y)
+    forgetful = dataclasses.replace(fading, restart=bj.Perceptron.restart)
     says = "restart of fading must be given, as rounds change .*, got rate"
     with pytest.raises(ValueError, match=says):
-        algorithm.clear(forgetful, state)
-    own_block = dataclasses.replace(forgetful, update=None, block=bj.fourier.block)
+        state.restart()
+    own_block = dataclasses.replace(forgetful, update=None, block=bj.Fourier.block)
     with pytest.raises(ValueError, match=r"restart of .*, got what its `block` change"):
-        algorithm.clear(own_block, state)
+        state.restart()
     # What is computed from the support set is no memory.
-    for learner in (bj.ahpatron, bj.alma):
+    for learner in (bj.Ahpatron(), bj.ALMA()):
         learned = learner.init(bj.RBF(1.0), num_features=2, budget=10)
-        learned, _ = bj.run(learner, learned, X, y)
-        assert float(algorithm.clear(learner, learned).squared_norm) == 0
+        learned, _ = bj.run(learned, X, y)
+        assert float(learned.restart().squared_norm) == 0
 
 
 class RemoveYoungest(bj.Maintenance):
@@ -143,14 +143,14 @@ class RemoveYoungest(bj.Maintenance):
 
 
 def test_a_strategy_of_ones_own_starts_again_from_its_seed_and_the_support_set():
-    state = bj.perceptron.init(
+    state = bj.Perceptron().init(
         bj.RBF(1.0), num_features=2, budget=5, maintenance=RemoveYoungest(), seed=7
     )
-    state, _ = bj.run(bj.perceptron, state, X, y)
+    state, _ = bj.run(state, X, y)
     kept = np.asarray(state.expansion.ages)
     assert kept[0] == 1 and int(state.num_updates) > 5  # noqa: PT018
     np.testing.assert_array_equal(state.maintenance.ages[:-1], kept[:-1])
-    moved = bj.perceptron.with_vectors(state, jnp.asarray(X[:6]))
-    better = bj.perceptron.refresh_caches(moved)
+    moved = state.learner.with_vectors(state, jnp.asarray(X[:6]))
+    better = moved.learner.refresh(moved)
     np.testing.assert_array_equal(better.maintenance.ages, kept)
     assert int(better.maintenance.seed) == 7

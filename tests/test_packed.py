@@ -21,8 +21,8 @@ assert options.online_names()[:2] == ("ahpatron", "alma")
 assert "jax" not in sys.modules
 import budgetjax as bj
 X, y = np.eye(4, dtype=np.float32), np.array([1, -1, 1, -1])
-state = bj.perceptron.init(bj.RBF(1.0), num_features=4, budget=2)
-state, _ = bj.run(bj.perceptron, state, X, y, block_size=1)
+state = bj.Perceptron().init(bj.RBF(1.0), num_features=4, budget=2)
+state, _ = bj.run(state, X, y, block_size=1)
 assert bj.predict(state, X).shape == (4,)
 assert "solve" in dir(bj) and "refit" in bj.__all__
 print(bj.__file__)

@@ -72,7 +72,7 @@ def scrambled(tree, seed=0):
 
 def own(row):
     """Whether a learner has functions that only its caller knows."""
-    functions = row.arguments.get("learning_rate"), row.arguments.get("optimizer")
+    functions = row.shared.get("learning_rate"), row.shared.get("optimizer")
     return any(callable(each) or isinstance(each, tuple) for each in functions)
 
 
@@ -83,12 +83,12 @@ def own(row):
 def test_learning_goes_on_as_if_it_had_never_stopped(row, path):
     X, y = row.stream(2 * N)
     empty = row.roomy()
-    state, _ = bj.run(row.algorithm, empty, X[:N], y[:N])
+    state, _ = bj.run(empty, X[:N], y[:N])
     loaded = returned(path, state, like=empty if own(row) else None)
     assert_identical(loaded, state)
-    expected = bj.run(row.algorithm, state, X[N:], y[N:])
+    expected = bj.run(state, X[N:], y[N:])
     programs = driver.run_checked._cache_size()
-    actual = bj.run(row.algorithm, loaded, X[N:], y[N:])
+    actual = bj.run(loaded, X[N:], y[N:])
     assert driver.run_checked._cache_size() == programs
     assert_identical(actual, expected)
 
@@ -116,7 +116,7 @@ def test_stacked_states(row, path):
 )
 def test_averaged_and_refitted(row, path):
     X, y = row.stream()
-    state, _ = bj.run(row.algorithm, row.roomy(), X, y)
+    state, _ = bj.run(row.roomy(), X, y)
     mean = bj.average_iterates(state)
     assert_identical(returned(path, mean), mean)
     refitted = bj.refit(state, X, y)
@@ -329,7 +329,7 @@ def other_loss(score, y):
 def sgd(loss=my_loss, learning_rate=0.5, **more):
     classes = None if loss in (my_loss, other_loss) else 2
     arguments = {"num_features": D, "budget": 5, "num_classes": classes} | more
-    return bj.sgd.init(bj.RBF(0.5), loss=loss, learning_rate=learning_rate, **arguments)
+    return bj.SGD(loss=loss, learning_rate=learning_rate).init(bj.RBF(0.5), **arguments)
 
 
 class MyKernel(bj.Kernel):
@@ -349,10 +349,10 @@ OWN = {
     "schedule-with-numbers": lambda: sgd(
         losses.hinge, jax.tree_util.Partial(my_schedule, 0.5)
     ),
-    "optimiser": lambda: bj.fourier.init(
-        bj.RBF(0.5), num_features=D, budget=6, optimizer=optax.sgd(0.1, momentum=0.5)
+    "optimiser": lambda: bj.Fourier(optimizer=optax.sgd(0.1, momentum=0.5)).init(
+        bj.RBF(0.5), num_features=D, budget=6
     ),
-    "kernel": lambda: bj.perceptron.init(
+    "kernel": lambda: bj.Perceptron().init(
         MyKernel(2.0), num_features=D, budget=5, maintenance=bj.RemoveOldest()
     ),
 }
@@ -427,8 +427,10 @@ def test_names_are_those_of_the_package_and_no_module_path(row, path):
     expected = {"passive": "passive_aggressive"}.get(algorithm, algorithm)
     about = model_files.header(path)["about"]
     assert node["type"] == about["algorithm"] == expected
-    assert getattr(bj, expected) is row.algorithm
-    expected = "Waves" if row.algorithm is bj.fourier else type(row.kernel).__name__
+    assert getattr(bj, expected) is row.learner
+    expected = (
+        "Waves" if isinstance(row.learner, bj.Fourier) else type(row.kernel).__name__
+    )
     assert about["kernel"] == expected
 
 

@@ -32,7 +32,7 @@ def test_a_stream(row):
     state = row.roomy()
     given = examples.check_stream(state, *row.stream(), None)
     # Blocks as an accelerator takes them.
-    assert "while" in lowered(driver.run_checked, row.algorithm, state, *given, 256)
+    assert "while" in lowered(driver.run_checked, row.learner, state, *given, 256)
 
 
 @registry.some
@@ -40,10 +40,10 @@ def test_a_stream(row):
 def test_blocks_equal_the_plain_scan_in_float32(row, backend, monkeypatch):
     """What the package decides by the kind of device changes rounding at most."""
     given = row.roomy(), *row.stream()
-    expected = bj.run(row.algorithm, *given, block_size=1)
-    assert_same(bj.run(row.algorithm, *given), expected, FLOAT32)
+    expected = bj.run(*given, block_size=1)
+    assert_same(bj.run(*given), expected, FLOAT32)
     monkeypatch.setattr(jax, "default_backend", lambda: backend)
-    run = functools.partial(bj.run, row.algorithm, block_size=8)
+    run = functools.partial(bj.run, block_size=8)
     # Another program than the one that is compiled already.
     assert_same(jax.jit(lambda *given: run(*given))(*given), expected, FLOAT32)
 
@@ -57,7 +57,7 @@ def test_sweeps_as_other_devices_run_them_learn_the_same(backend, monkeypatch):
 
     def swept(states, *given):
         program = sweeps._run_sharded.__wrapped__
-        return program(row.algorithm, one, True, 8, states, *given)
+        return program(row.learner, one, True, 8, states, *given)
 
     expected = jax.jit(swept)(states, *given)
     monkeypatch.setattr(jax, "default_backend", lambda: backend)
@@ -77,7 +77,7 @@ def test_a_sweep(row):
     one = jax.tree.map(lambda leaf: leaf[0], states)
     given = examples.check_stream(one, *row.stream(), None)
     together = SWEPT[row.name]
-    program = row.algorithm, tuple(jax.devices()[:1]), together, 256, states
+    program = row.learner, tuple(jax.devices()[:1]), together, 256, states
     assert "while" in lowered(sweeps._run_sharded, *program, *given)
 
 
@@ -117,10 +117,10 @@ def refitted(classes, **options):
     random = np.random.default_rng(0)
     X = random.normal(size=(40, 3)).astype(np.float32)
     y = random.integers(3, size=40)
-    learner = bj.pegasos if classes else bj.sgd
+    learner = bj.Pegasos() if classes else bj.SGD()
     given = {"num_features": 3, "budget": 8, "maintenance": bj.RemoveOldest()}
     state = learner.init(bj.RBF(0.5), num_classes=classes, **given)
-    state, _ = bj.run(learner, state, X, y)
+    state, _ = bj.run(state, X, y)
     return bj.decision_function(bj.refit(state, X, y, epochs=1, **options), X)
 
 

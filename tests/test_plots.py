@@ -59,10 +59,10 @@ def test_progressive_error_against_a_loop(kind):
 
 
 def test_progressive_error_counts_ties_as_the_learners_do():
-    state = bj.perceptron.init(bj.RBF(1.0), num_features=2, budget=5)
+    state = bj.Perceptron().init(bj.RBF(1.0), num_features=2, budget=5)
     X = np.random.default_rng(0).normal(size=(60, 2))
     y = np.where(X[:, 0] > 0, 1, -1)
-    state, scores = bj.run(bj.perceptron, state, X, y)
+    state, scores = bj.run(state, X, y)
     rows, errors = plots.progressive_error(scores, y)
     assert round(rows[-1] * errors[-1]) == int(state.num_mistakes)
 

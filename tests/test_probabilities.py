@@ -98,9 +98,11 @@ def test_probabilities_of_a_calibrated_model(classes):
 
 
 def test_states_with_the_logistic_loss_need_no_calibration():
-    given = {"num_features": 2, "budget": 5, "learning_rate": 0.1}
-    state = bj.sgd.init(bj.RBF(0.5), loss=bj.losses.logistic, **given)
-    state = bj.sgd.step(state, X[0], y[0])
+    given = {"num_features": 2, "budget": 5}
+    state = bj.SGD(loss=bj.losses.logistic, learning_rate=0.1).init(
+        bj.RBF(0.5), **given
+    )
+    state = bj.step(state, X[0], y[0])
     score = np.asarray(bj.decision_function(state, X[:4]), np.float64)
     actual = bj.probabilities(state, X[:4])
     np.testing.assert_allclose(actual[:, 1], 1 / (1 + np.exp(-score)), rtol=1e-12)
@@ -148,7 +150,7 @@ def test_a_refit_calibrates_on_rows_that_it_has_not_learned():
     )
     scores, codes = [], []
     nothing = Problem(*[None] * len(Problem._fields))
-    problem = nothing._replace(algorithm=bj.perceptron, seed=0)
+    problem = nothing._replace(algorithm=bj.Perceptron(), seed=0)
     for fold in range(held_out.FOLDS):
         block = training_data.Block(
             X, y[:, None].astype(np.float32), np.ones(N, np.float32)
@@ -186,9 +188,7 @@ def test_a_model_of_a_stream_keeps_its_labels_and_file(tmp_path):
     assert read.model.calibration == model.model.calibration
     np.testing.assert_array_equal(bj.probabilities(read, raw), chances)
     # It goes on learning, and its scores are then others.
-    more = bj.fit_stream(
-        bj.perceptron, model, [(raw, words)], standardise=True, batch_rows=30
-    )
+    more = bj.fit_stream(model, [(raw, words)], standardise=True, batch_rows=30)
     assert more.model.calibration is None
 
 
@@ -213,8 +213,8 @@ def test_folds_of_a_refit_keep_landmarks():
     """Without any, scores of held-out rows were 0, and all probabilities 1/2."""
     rows = np.random.default_rng(0).uniform(-1, 1, (150, 2)).astype(np.float32)
     labels = np.where(rows[:, 0] * rows[:, 1] > 0, 1, -1)
-    state = bj.arow.init(bj.RBF(2.0), num_features=2, budget=20, landmarks=rows[:20])
-    state, _ = bj.run(bj.arow, state, rows, labels)
+    state = bj.AROW().init(bj.RBF(2.0), num_features=2, budget=20, vectors=rows[:20])
+    state, _ = bj.run(state, rows, labels)
     model = bj.refit(state, rows, labels, penalty=[1e-6, 10.0], calibrate=True)
     assert bj.support(model).mask.sum() == 20
     assert np.mean(bj.predict(model, rows) == labels) > 0.8

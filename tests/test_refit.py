@@ -95,7 +95,7 @@ def model(num_classes=2, Z=None, kernel=None, dtype=jnp.float32):
         "dtype": dtype,
     }
     kernel = bj.RBF(GAMMA) if kernel is None else kernel
-    return holding(bj.sgd.init(kernel, **arguments), Z.astype(dtype))
+    return holding(bj.SGD().init(kernel, **arguments), Z.astype(dtype))
 
 
 def coefficients(state):
@@ -382,12 +382,12 @@ def test_the_penalty_of_the_best_held_out(loss, num_classes, exact, monkeypatch)
     targets: dict[str, Any] = {}
     if num_classes == 0:
         targets["loss"] = optax.losses.squared_error
-    state = bj.nystrom.init(
+    state = bj.Nystrom().init(
         bj.RBF(GAMMA),
         num_features=D,
         budget=BUDGET,
         num_classes=num_classes or None,
-        landmarks=vectors(),
+        vectors=vectors(),
         dtype=jnp.float64,
         **targets,
     )
@@ -406,9 +406,11 @@ def test_no_held_out_label_moves_a_vector_that_chooses():
         random = np.random.default_rng(seed)
         X = random.normal(size=(8000, 10)).astype(np.float32)
         y = (X[:, 0] + 2 * random.normal(size=8000)).astype(np.float32)
-        state = bj.sgd.init(bj.RBF(0.1), num_features=10, budget=100, num_classes=None)
+        state = bj.SGD().init(
+            bj.RBF(0.1), num_features=10, budget=100, num_classes=None
+        )
         given = X[:3000], y[:3000]
-        state, _ = bj.run(bj.sgd, state, *given)
+        state, _ = bj.run(state, *given)
 
         def error(penalty, state=state, given=given, X=X, y=y):
             model = bj.refit(state, *given, loss="squared", penalty=penalty)
@@ -506,33 +508,33 @@ def onto(strategy, **more):
 
 MOMENTUM = optax.sgd(0.1, momentum=0.5)
 LEARNERS = {
-    "pegasos-merge": (bj.pegasos, onto(bj.Merge())),
-    "pegasos-best-pair": (bj.pegasos, onto(bj.MergeBestPair())),
-    "pegasos-project-average": (bj.pegasos, onto(bj.Project(), average=True)),
+    "pegasos-merge": (bj.Pegasos(), onto(bj.Merge())),
+    "pegasos-best-pair": (bj.Pegasos(), onto(bj.MergeBestPair())),
+    "pegasos-project-average": (bj.Pegasos(), onto(bj.Project(), average=True)),
     "pegasos-ball": (
-        bj.pegasos,
+        bj.Pegasos(),
         onto(bj.RemoveLargestMargin(), project_to_ball=True, regularization=0.1),
     ),
     "passive-aggressive-nearest": (
-        bj.passive_aggressive,
+        bj.PassiveAggressive(),
         {"maintenance": bj.ProjectOntoNearest()},
     ),
-    "forgetron": (bj.forgetron, {}),
-    "projectron": (bj.projectron, {"threshold": 0.3}),
+    "forgetron": (bj.Forgetron(), {}),
+    "projectron": (bj.Projectron(threshold=0.3), {}),
     "norma-average": (
-        bj.norma,
-        {"learning_rate": 0.3, "regularization": 0.1, "average": 1000},
+        bj.NORMA(learning_rate=0.3, regularization=0.1),
+        {"average": 1000},
     ),
-    "nystrom-average": (bj.nystrom, {"average": 20, "optimizer": MOMENTUM}),
-    "fourier": (bj.fourier, {}),
-    "arow": (bj.arow, {}),
-    "arow-largest-margin": (bj.arow, {"maintenance": bj.RemoveLargestMargin()}),
+    "nystrom-average": (bj.Nystrom(optimizer=MOMENTUM), {"average": 20}),
+    "fourier": (bj.Fourier(), {}),
+    "arow": (bj.AROW(), {}),
+    "arow-largest-margin": (bj.AROW(), {"maintenance": bj.RemoveLargestMargin()}),
 }
 
 
 def learn(algorithm, state, X, y, **more):
     """A run by the loop that compiles soonest."""
-    return bj.run(algorithm, state, X, y, block_size=1, **more)
+    return bj.run(state, X, y, block_size=1, **more)
 
 
 def started(name, n=100, budget=10):
@@ -635,7 +637,7 @@ def test_it_goes_on_learning(name):
         assert start == (1000 if name == "norma-average" else len(X) + 1)
         # Of the rounds since alone: of the first, where vectors leave.
         one, iterates = new, []
-        for i in range(10 if algorithm is bj.nystrom else 1):
+        for i in range(10 if isinstance(algorithm, bj.Nystrom) else 1):
             one, _ = learn(algorithm, one, X, y, weight=np.arange(len(X)) == i)
             iterates.append(bj.decision_function(one, X))
         expected = np.mean(iterates, axis=0)
@@ -839,7 +841,7 @@ BAD = [
     bad(
         "move_vectors must be False for fourier",
         *(X_, Y_),
-        state=lambda: bj.fourier.init(bj.RBF(1.0), num_features=2, budget=4),
+        state=lambda: bj.Fourier().init(bj.RBF(1.0), num_features=2, budget=4),
         move_vectors=True,
     ),
     bad("progress must be", X_, Y_, progress="yes"),
@@ -892,11 +894,13 @@ def test_what_predicts_raw_targets_learns_its_intercept():
     """
     X = points()
     targets = answers(X, 0) + 5
-    state = bj.sgd.init(bj.RBF(GAMMA), num_features=D, budget=BUDGET, num_classes=None)
-    state, _ = bj.run(bj.sgd, state, X, targets - 5)
+    state = bj.SGD().init(
+        bj.RBF(GAMMA), num_features=D, budget=BUDGET, num_classes=None
+    )
+    state, _ = bj.run(state, X, targets - 5)
     model = bj.Labelled(state, intercept=4.0)
     found = bj.refit(model, X, targets, loss="squared", penalty=10.0)
-    root = np.asarray(bj.sgd.basis(state), float)
+    root = np.asarray(state.learner.basis(state), float)
     rows = np.asarray(state.kernel.gram(X, state.expansion.vectors), float)
     F = np.hstack([rows @ root, np.ones((N, 1))])
     mean = targets.mean()

@@ -77,7 +77,7 @@ def a_run(algorithm, X, y, gamma, weight=None, **more):
     """The model that the estimators are compared with, and the scores before it."""
     given = {"num_features": 3, "budget": 10, "maintenance": bj.RemoveOldest()} | more
     empty = algorithm.init(bj.RBF(gamma), **given)
-    return bj.run(algorithm, empty, X, y, weight=weight)
+    return bj.run(empty, X, y, weight=weight)
 
 
 LEARNERS = {
@@ -93,7 +93,7 @@ def test_one_by_one_in_frames_and_in_a_run_are_the_same(algorithm):
     rows, X, y = rows_of()
     record, options = getattr(bj, algorithm), LEARNERS[algorithm]
     empty = record.init(bj.RBF(0.5), num_features=3, budget=10, **options)
-    expected, scores = bj.run(record, empty, X, y)
+    expected, scores = bj.run(empty, X, y)
 
     def model():
         settings = {"gamma": 0.5, "budget": 10, "classes": (-1, 1)} | options
@@ -124,7 +124,7 @@ def test_one_by_one_in_frames_and_in_a_run_are_the_same(algorithm):
 def test_several_classes_are_a_run_and_may_come_late():
     rows, X, _ = rows_of()
     y = (X[:, 0] > 0).astype(int) + (X[:, 1] > 0.5)
-    expected, scores = a_run(bj.perceptron, X, y, 1 / 3, num_classes=3)
+    expected, scores = a_run(bj.Perceptron(), X, y, 1 / 3, num_classes=3)
     known = BudgetedClassifier(**PERCEPTRON, classes=("none", "one", "two"))
     asked, found = BudgetedClassifier(**PERCEPTRON, classes=(0, 1, 2)), []
     late = BudgetedClassifier(**PERCEPTRON)
@@ -184,7 +184,7 @@ def test_features_that_come_and_go_are_zeros_of_a_run():
         model.predict_one({name: x[name] for name in names} | {"unknown": 9.0})
         model.learn_one({name: x[name] for name in reversed(names)}, label)
     assert model.features == ("a", "b", "c")
-    expected, _ = a_run(bj.perceptron, np.where(there, X, 0), y, 0.5)
+    expected, _ = a_run(bj.Perceptron(), np.where(there, X, 0), y, 0.5)
     assert_same((model.state,), (expected,), FLOAT32)
     frame = pd.DataFrame(rows).where(there)
     again = model.clone()
@@ -206,7 +206,9 @@ def test_a_regressor_is_a_run_and_weights_count():
     weight = np.random.default_rng(0).integers(0, 3, len(X))
     # Three times the weights are the same ones.
     counts, _ = SeenWeights().relative(weight)
-    expected, scores = a_run(bj.sgd, X, target, 1 / 3, weight=counts, num_classes=None)
+    expected, scores = a_run(
+        bj.SGD(), X, target, 1 / 3, weight=counts, num_classes=None
+    )
     one, many = BudgetedRegressor(**SGD), BudgetedRegressor(**SGD)
     found = []
     for x, number, w in zip(rows, target.tolist(), weight.tolist(), strict=True):
@@ -334,18 +336,18 @@ def test_errors_leave_the_model_as_it_was():
 @pytest.mark.parametrize("row", list(registry.firsts()), ids=lambda row: row.name)
 def test_a_safe_margin_never_violates(row):
     """What lets a row wait: a learner without this promise learns every row at once."""
-    if row.algorithm.no_update_above is None:
+    if row.learner.no_update_above is None:
         free = ("sgd", "norma", "fourier", "nystrom")
-        assert row.algorithm.name in free, "its margin alone decides, or it joins these"
+        assert row.learner.name in free, "its margin alone decides, or it joins these"
         return
 
     @jax.jit
     def margins_and_violations(state, scores, y):
-        violates = jax.vmap(lambda *one: row.algorithm.violates(state, *one))
+        violates = jax.vmap(lambda *one: state.learner.violates(state, *one))
         return jax.vmap(losses.margin)(scores, y), violates(scores, y)
 
     state = row.roomy()
-    safe = row.algorithm.no_update_above(state)
+    safe = row.learner.no_update_above(state)
     columns, random = state.expansion.num_columns, np.random.default_rng(0)
     scores = random.normal(size=(200, columns)).astype(np.float32)
     y = random.integers(0, columns, 200) if columns > 1 else random.choice([-1, 1], 200)

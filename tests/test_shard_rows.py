@@ -24,11 +24,11 @@ VALUES = np.sin(X[:, 0]) * X[:, 1] + 100
 
 def learned(y=Y, **more):
     """A model of 20 support vectors."""
-    learner, given = bj.perceptron, {"maintenance": bj.RemoveOldest()} | more
+    learner, given = bj.Perceptron(), {"maintenance": bj.RemoveOldest()} | more
     if more.get("num_classes", 2) is None:
-        learner, given = bj.sgd, more
+        learner, given = bj.SGD(), more
     state = learner.init(bj.RBF(1.0), num_features=2, budget=20, **given)
-    return bj.run(learner, state, X, y)[0]
+    return bj.run(state, X, y)[0]
 
 
 def mesh(axis_type=AxisType.Auto, columns=1):
@@ -87,10 +87,10 @@ def test_metric_of_divided_rows(form):
     # here none are small, and steps are few.
     X = np.random.default_rng(0).normal(size=(N, 10)).astype(np.float32)
     y = np.where(X[:, 0] * X[:, 1] > 0, 1, -1)
-    state = bj.perceptron.init(
+    state = bj.Perceptron().init(
         bj.RBF(0.1), num_features=10, budget=50, maintenance=bj.RemoveOldest()
     )
-    state, _ = bj.run(bj.perceptron, state, X, y)
+    state, _ = bj.run(state, X, y)
     scores = [
         bj.decision_function(bj.refit(state, *rows, learn_metric=form, epochs=3), X)
         for rows in ((X, y), divided(X, y))

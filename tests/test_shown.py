@@ -13,7 +13,7 @@ from budgetjax.online import registry
 
 def test_a_state_is_printed_in_one_line():
     kernel = bj.Mapped(bj.RBF(0.123456789), np.ones((784, 3), np.float32))
-    state = bj.sgd.init(
+    state = bj.SGD().init(
         kernel, num_features=784, budget=100, maintenance=bj.Project(), average=True
     )
     text = repr(state)
@@ -36,7 +36,7 @@ def test_a_state_is_printed_in_one_line():
 
 def test_traced_and_stacked_values_have_shapes():
     def init(gamma):
-        return bj.perceptron.init(
+        return bj.Perceptron().init(
             bj.RBF(gamma), num_features=2, budget=3, maintenance=bj.RemoveOldest()
         )
 

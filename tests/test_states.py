@@ -42,10 +42,10 @@ def test_a_state_of_another_algorithm_is_refused(name, other, as_installed):
     message = rf": state must be of {name}, got one of {other}$"
     stacked = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), state)
     for where, call in {
-        "run": lambda: bj.run(algorithm, state, X, y),
-        "step": lambda: algorithm.step(state, X[0], y[0]),
-        "sweep": lambda: bj.sweep(algorithm, stacked, X, y),
-        "fit_stream": lambda: bj.fit_stream(algorithm, state, [(X, y)]),
+        "run": lambda: bj.run(state, X, y),
+        "step": lambda: bj.step(state, X[0], y[0]),
+        "sweep": lambda: bj.sweep(stacked, X, y),
+        "fit_stream": lambda: bj.fit_stream(state, [(X, y)]),
     }.items():
         with pytest.raises(ValueError, match=where + message):
             call()
@@ -56,11 +56,9 @@ def test_what_is_no_state_is_refused(as_installed):
     model = bj.StreamModel(bj.Labelled(state))
     for message, call in {
         "run: algorithm must be .* got one of pegasos": lambda: bj.run(
-            state, bj.pegasos, X, y
+            state, bj.Pegasos(), X, y
         ),
-        "run: state must be of pegasos, got StreamModel": lambda: bj.run(
-            bj.pegasos, model, X, y
-        ),
+        "run: state must be of pegasos, got StreamModel": lambda: bj.run(model, X, y),
         "predict: model must be the state .*, or a model of a solver, got int": (
             lambda: bj.predict(3, X)
         ),
@@ -79,7 +77,7 @@ def test_the_name_stays(tmp_path):
     stacked = jax.vmap(lambda rate: made("norma", learning_rate=rate))(jnp.ones(2))
     for each in (kept, stacked, jax.tree.map(jnp.copy, state)):
         assert each.algorithm == Name("norma")
-    _checks.check_algorithm(dataclasses.replace(bj.norma, update=bj.sgd.update), state)
+    _checks.check_algorithm(dataclasses.replace(bj.NORMA, update=bj.SGD.update), state)
 
 
 def test_a_new_state_can_be_donated():
@@ -93,27 +91,27 @@ def test_a_new_state_can_be_donated():
         pointers = {leaf.unsafe_buffer_pointer() for leaf in leaves}
         assert len(pointers) == len(leaves), row.name
     gamma = jnp.float32(1.0)
-    kernel = bj.perceptron.init(bj.RBF(gamma) + bj.RBF(gamma), **SHAPE).kernel
+    kernel = bj.Perceptron().init(bj.RBF(gamma) + bj.RBF(gamma), **SHAPE).kernel
     pointers = {leaf.unsafe_buffer_pointer() for leaf in jax.tree.leaves(kernel)}
     assert len(pointers | {gamma.unsafe_buffer_pointer()}) == 3
 
 
 def test_a_step_is_one_program():
     (row,) = registry.named("perceptron-margin-multiclass")
-    algorithm, traces = row.counted()
+    row, traces = row.counted()
     rows, labels = row.stream()
-    state = algorithm.step(row.init(), rows[0], labels[0])
+    state = bj.step(row.init(), rows[0], labels[0])
     once = len(traces)
     for x, label in zip(rows, labels.tolist(), strict=True):
-        state = algorithm.step(state, x.astype(float), label, 1)
+        state = bj.step(state, x.astype(float), label, 1)
     assert len(traces) == once > 0
-    expected, _ = bj.run(algorithm, row.init(), rows, labels)
+    expected, _ = bj.run(row.init(), rows, labels)
     assert state.num_seen == expected.num_seen + 1
 
 
 def test_a_grid_checks_the_values_it_holds():
     def init(gamma, budget):
-        return bj.perceptron.init(
+        return bj.Perceptron().init(
             bj.RBF(gamma), num_features=2, budget=budget, capacity=10
         )
 
@@ -123,7 +121,7 @@ def test_a_grid_checks_the_values_it_holds():
     ):
         with pytest.raises(ValueError, match=message):
             bj.grid(**axes).init(init)
-    assert bj.grid(gamma=[1.0], budget=[5, 7]).init(init).num_seen.low.shape == (2,)
+    assert bj.grid(gamma=[1.0], budget=[5, 7]).init(init).num_seen.shape == (2,)
 
 
 def test_a_table_shows_whole_numbers_whole():
@@ -142,7 +140,7 @@ def test_a_loss_says_what_it_takes():
         state = made("sgd", loss=loss)
         assert losses.takes_labels(state.loss)
         with pytest.raises(ValueError, match="y must be -1 or"):
-            bj.run(bj.sgd, state, X, X[:, 0])
+            bj.run(state, X, X[:, 0])
     for loss in (optax.losses.huber_loss, losses.quantile(0.5), losses.absolute):
         state = made("sgd", loss=loss, num_classes=None)
         assert not losses.takes_labels(state.loss)
@@ -154,7 +152,7 @@ def test_a_loss_says_what_it_takes():
 
 def test_a_regressor_predicts_values():
     state = made("sgd", loss=None, num_classes=None, learning_rate=0.5)
-    state = bj.sgd.step(state, X[0], 10.0)
+    state = bj.step(state, X[0], 10.0)
     np.testing.assert_allclose(bj.predict(state, X[:1]), [10.0])
     assert bj.predict(made("pegasos"), X[:1]).tolist() == [-1]
 
@@ -171,7 +169,7 @@ def test_a_regressor_predicts_values():
 )
 def test_every_strategy_fills_the_slot_that_a_merge_of_three_has_freed(strategy):
     kernel = bj.RBF(jnp.float32(1.0))
-    state = bj.perceptron.init(kernel, num_features=2, budget=4)
+    state = bj.Perceptron().init(kernel, num_features=2, budget=4)
     hole = state.expansion._replace(
         ages=jnp.array([3, FREE, 2, FREE, FREE], jnp.int32), num_active=jnp.int32(2)
     )
@@ -218,7 +216,7 @@ def test_half_precision_is_refused_where_a_kernel_matrix_is_inverted():
 )
 def test_merging_keeps_bfloat16(strategy):
     state = made("pegasos", maintenance=strategy, dtype=jnp.bfloat16)
-    new, scores = jax.eval_shape(lambda state: bj.run(bj.pegasos, state, X, y), state)
+    new, scores = jax.eval_shape(lambda state: bj.run(state, X, y), state)
     assert scores.dtype == jnp.bfloat16
     chex.assert_trees_all_equal_dtypes(new, state)
 
@@ -243,12 +241,12 @@ def test_second_order_learners_survive_a_kernel_matrix_that_is_not_positive():
     rows = random.normal(size=(600, 3)).astype(np.float32)
     labels = np.where(rows[:, 0] * rows[:, 1] > 0, 1, -1)
     for algorithm, more in (
-        (bj.arow, {}),
-        (bj.passive_aggressive, {"maintenance": bj.Project(best=True)}),
+        (bj.AROW(), {}),
+        (bj.PassiveAggressive(), {"maintenance": bj.Project(best=True)}),
     ):
         state = algorithm.init(bj.RBF(0.3), num_features=3, budget=20, **more)
         for far in (100, 1000):
-            new, scores = bj.run(algorithm, state, rows + np.float32(far), labels)
+            new, scores = bj.run(state, rows + np.float32(far), labels)
             assert np.all(np.isfinite(scores))
             if far == 100:
                 assert new.num_mistakes < 200
@@ -268,7 +266,7 @@ def test_what_cannot_be_merged_is_projected(name):
 
 def test_states_of_anything_print():
     """Shapes, placements, axes, nothing and traced numbers stand where arrays do."""
-    state = bj.perceptron.init(bj.RBF(1.0), num_features=2, budget=3)
+    state = bj.Perceptron().init(bj.RBF(1.0), num_features=2, budget=3)
     assert "num_seen=0," in repr(state)
     shapes = repr(jax.eval_shape(lambda: state))
     assert "vectors=float32[4, 2]" in shapes

@@ -44,7 +44,7 @@ def test_equals_run_whatever_the_lengths(row, double):
     ]
     for model in models[1:]:
         identical(model, models[0])
-    expected, scores = bj.run(row.algorithm, state, X, y, weight=weight)
+    expected, scores = bj.run(state, X, y, weight=weight)
     assert_same(models[0].state, expected, 1e-9)
     assert models[0].num_rows == N
     np.testing.assert_array_equal(models[0].rows, [64, 128, 192, 200])
@@ -74,13 +74,13 @@ def test_is_run_on_parts_of_one_length(name):
     y = np.concatenate([y, np.ones_like(y[:more])])
     state = row.init()
     for part in cut((X, y, np.arange(N + more) < N), [ROWS]):
-        state, _ = bj.run(row.algorithm, state, *part[:2], weight=part[2])
+        state, _ = bj.run(state, *part[:2], weight=part[2])
     identical(model.state, state)
 
 
 def test_one_program_for_all_lengths_and_values():
     row = LEARNERS["multiclass"]
-    algorithm, traces = row.counted()
+    row, traces = row.counted()
     X, y = row.stream(N)
     fit(row, cut((X, y), [N]), algorithm=algorithm)
     once = len(traces)
@@ -287,7 +287,7 @@ def test_saved_and_loaded_it_predicts_the_same(row, tmp_path):
 
 
 def test_a_curve_is_thinned_evenly():
-    state = bj.perceptron.init(bj.RBF(1.0), num_features=1, budget=1)
+    state = bj.Perceptron().init(bj.RBF(1.0), num_features=1, budget=1)
     model = StreamModel(bj.Labelled(state))
     for i in range(1, 7778):
         model = extend_curve(model, state, None, 10, 9, float(i % 3))
@@ -352,7 +352,6 @@ def test_standardising_is_the_same_for_all_lengths():
             squares=jnp.asarray(np.sum(vectors**2, axis=1), jnp.float32),
         )
         state, _ = bj.run(
-            row.algorithm,
             state._replace(expansion=expansion),
             (part - mean) / deviation,
             y[stop - ROWS : stop],
@@ -414,14 +413,14 @@ def some_vectors(state):
 
 
 KEEPERS = {
-    "margins": (bj.perceptron, {"maintenance": bj.RemoveLargestMargin()}),
-    "arow": (bj.arow, {}),
-    "projectron": (bj.projectron, {"threshold": 0.1}),
-    "nystrom": (bj.nystrom, {}),
-    "best pair": (bj.perceptron, {"maintenance": bj.MergeBestPair()}),
-    "nearest": (bj.perceptron, {"maintenance": bj.ProjectOntoNearest()}),
-    "project": (bj.perceptron, {"maintenance": bj.Project()}),
-    "ball": (bj.pegasos, {"regularization": 0.1, "project_to_ball": True}),
+    "margins": (bj.Perceptron(), {"maintenance": bj.RemoveLargestMargin()}),
+    "arow": (bj.AROW(), {}),
+    "projectron": (bj.Projectron(threshold=0.1), {}),
+    "nystrom": (bj.Nystrom(), {}),
+    "best pair": (bj.Perceptron(), {"maintenance": bj.MergeBestPair()}),
+    "nearest": (bj.Perceptron(), {"maintenance": bj.ProjectOntoNearest()}),
+    "project": (bj.Perceptron(), {"maintenance": bj.Project()}),
+    "ball": (bj.Pegasos(regularization=0.1, project_to_ball=True), {}),
 }
 
 
@@ -525,10 +524,10 @@ def test_a_stream_learns_columns_by_their_names(tmp_path):
 
 
 def test_frequencies_are_no_rows():
-    init = functools.partial(bj.fourier.init, num_features=3, budget=10)
+    init = functools.partial(bj.Fourier().init, num_features=3, budget=10)
     state, old = jax.jit(init)(bj.RBF(0.3)), Scaling(10, np.zeros(3), np.ones(3))
     new = old._replace(variance=np.full(3, 4.0))
-    assert rescale_vectors(bj.fourier, state, old, new) is state
+    assert rescale_vectors(bj.Fourier(), state, old, new) is state
 
 
 @pytest.mark.parametrize("away", [1e2, 1e4, 1e6])

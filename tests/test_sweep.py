@@ -51,13 +51,7 @@ def test_every_model_equals_its_single_run(name, how, num_devices, monkeypatch):
     states = stacked(row)
     monkeypatch.setattr(sweeps, "side_by_side", lambda states: how == "vmap")
     result = bj.sweep(
-        row.algorithm,
-        states,
-        X,
-        y,
-        weight=weight,
-        devices=jax.devices()[:num_devices],
-        block_size=16,
+        states, X, y, weight=weight, devices=jax.devices()[:num_devices], block_size=16
     )
     ends = [16, 32, 48, 60]
     np.testing.assert_array_equal(result.rounds, [weight[:end].sum() for end in ends])
@@ -68,7 +62,7 @@ def test_every_model_equals_its_single_run(name, how, num_devices, monkeypatch):
             jax.tree.map(lambda leaf, index=index: jnp.asarray(leaf[index]), leaves)
             for leaves in (before, after)
         )
-        state, scores = bj.run(row.algorithm, alone, X, y, weight=weight)
+        state, scores = bj.run(alone, X, y, weight=weight)
         for count in ("num_seen", "num_mistakes", "num_updates"):
             assert int(getattr(one, count)) == int(getattr(state, count))
         np.testing.assert_array_equal(
@@ -94,15 +88,15 @@ def test_auto_takes_all_devices_and_new_values_do_not_retrace():
     row = next(row for row in registry.ROWS if row.name == "perceptron-random")
     traces = []
     algorithm = dataclasses.replace(
-        row.algorithm,
-        update=lambda *given: traces.append(None) or row.algorithm.update(*given),
+        row.learner,
+        update=lambda *given: traces.append(None) or row.learner.update(*given),
     )
     X, y = row.stream()
     states = stacked(row)
-    result = bj.sweep(algorithm, states, X, y)
-    assert len(result.states.num_seen.low.sharding.device_set) >= 1
+    result = bj.sweep(states, X, y)
+    assert len(result.states.num_seen.sharding.device_set) >= 1
     once = len(traces)
-    bj.sweep(algorithm, stacked(row), -X, -y)
+    bj.sweep(stacked(row), -X, -y)
     assert len(traces) == once > 0
 
 
@@ -118,23 +112,25 @@ def test_bad_input():
         ((states, X, y), {"block_size": 0}, "block_size must be at least 1"),
     ):
         with pytest.raises(ValueError, match=f"sweep: {says}"):
-            bj.sweep(row.algorithm, *given, **more)
+            bj.sweep(*given, **more)
     settings = {"num_features": 3, "budget": 2, "maintenance": bj.Unbudgeted()}
     unbudgeted = jax.jit(
-        jax.vmap(lambda gamma: bj.perceptron.init(bj.RBF(gamma), **settings))
+        jax.vmap(lambda gamma: bj.Perceptron().init(bj.RBF(gamma), **settings))
     )(GAMMAS)
     with pytest.raises(OverflowError, match="sweep: a budget of"):
-        bj.sweep(bj.perceptron, unbudgeted, X, y)
+        bj.sweep(unbudgeted, X, y)
 
 
 def test_a_model_that_overflows_is_not_the_best():
     """Scores that are not numbers count as mistakes."""
     settings = {"num_features": 3, "budget": 5, "maintenance": bj.RemoveOldest()}
     states = jax.jit(
-        jax.vmap(lambda gamma: bj.perceptron.init(bj.Polynomial(30, gamma), **settings))
+        jax.vmap(
+            lambda gamma: bj.Perceptron().init(bj.Polynomial(30, gamma), **settings)
+        )
     )(np.array([1e-9, 1e3], np.float32))
     X, y = registry.ROWS[0].stream()
-    result = bj.sweep(bj.perceptron, states, 100 * X, y)
+    result = bj.sweep(states, 100 * X, y)
     assert np.all(np.isfinite(result.errors))
     assert result.error[1] > 0.9
 
@@ -158,13 +154,9 @@ def test_grid_names_its_axes_and_sorts_its_table():
 def test_grid_inits_stacked_states():
     grid = bj.grid(gamma=[0.5, 2.0], regularization=[1e-3, 1e-2], budget=[3, 6])
     states = grid.init(
-        lambda gamma, regularization, budget: bj.pegasos.init(
-            bj.RBF(gamma),
-            num_features=2,
-            budget=budget,
-            capacity=6,
-            regularization=regularization,
-        )
+        lambda gamma, regularization, budget: bj.Pegasos(
+            regularization=regularization
+        ).init(bj.RBF(gamma), num_features=2, budget=budget, capacity=6)
     )
     np.testing.assert_array_equal(states.expansion.budget, grid.columns[2])
     np.testing.assert_allclose(states.kernel.gamma, grid.columns[0])

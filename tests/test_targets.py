@@ -34,9 +34,9 @@ def weights_of(n=N):
     return np.random.default_rng(2).choice([0, 0.3, 1, 1.7], n)
 
 
-def made(algorithm=bj.sgd, num_outputs=K, **more):
+def made(algorithm=bj.SGD(), num_outputs=K, **more):
     given = {"num_features": D, "budget": BUDGET, "num_classes": None}
-    if algorithm is bj.sgd:
+    if isinstance(algorithm, bj.SGD):
         given |= {"maintenance": bj.RemoveOldest()}
     return algorithm.init(bj.RBF(GAMMA), num_outputs=num_outputs, **given | more)
 
@@ -46,7 +46,7 @@ def learned(num_outputs=K, dtype=jnp.float32):
     """A model of the outputs, or of the first of them."""
     X, Y = points(), outputs(points())
     targets = Y if num_outputs > 1 else Y[:, 0]
-    return bj.run(bj.sgd, made(num_outputs=num_outputs, dtype=dtype), X, targets)[0]
+    return bj.run(made(num_outputs=num_outputs, dtype=dtype), X, targets)[0]
 
 
 def close(found, expected):
@@ -88,7 +88,7 @@ def test_steps_of_several_outputs_are_the_reference(kind, double):
         maintenance=strategy,
         dtype=jnp.float64,
     )
-    new, scores = bj.run(bj.sgd, state, X, given, weight=weights_of())
+    new, scores = bj.run(state, X, given, weight=weights_of())
     assert scores.shape == (N, K)
     close(scores, expected.scores)
     assert int(new.num_updates) == len(expected.updates)
@@ -99,8 +99,8 @@ def test_steps_of_several_outputs_are_the_reference(kind, double):
     right = np.all(np.asarray(scores) * np.reshape(given, (N, -1)) > 0, axis=1)
     assert int(new.num_mistakes) == np.sum(~right & seen)
     # A step is a run of one.
-    one = bj.sgd.step(state, X[1], given[1], weights_of()[1])
-    two, _ = bj.run(bj.sgd, state, X[1:2], given[1:2], weight=weights_of()[1:2])
+    one = bj.step(state, X[1], given[1], weights_of()[1])
+    two, _ = bj.run(state, X[1:2], given[1:2], weight=weights_of()[1:2])
     close(bj.predict(one, X[:5]), np.asarray(bj.predict(two, X[:5])))
 
 
@@ -115,23 +115,23 @@ def test_features_of_several_outputs_are_the_reference(double):
     }
     learns = {"optimizer": optax.sgd(rate), "loss": optax.losses.l2_loss}
     learns |= {"dtype": jnp.float64}
-    state = made(bj.nystrom, tolerance=0.01, **learns)
+    state = made(bj.Nystrom(novelty=0.01), **learns)
     expected = nystrom.run(KERNEL, X, Y, budget=BUDGET, tolerance=0.01, **rest)
-    _, scores = bj.run(bj.nystrom, state, X, Y, weight=weights_of())
+    _, scores = bj.run(state, X, Y, weight=weights_of())
     close(scores, expected.scores)
-    state = made(bj.fourier, **learns)
+    state = made(bj.Fourier(), **learns)
     frequencies = np.asarray(state.expansion.vectors)[:-1:2]
     expected = fourier.run(X, Y, frequencies=frequencies, **rest)
-    _, scores = bj.run(bj.fourier, state, X, Y, weight=weights_of())
+    _, scores = bj.run(state, X, Y, weight=weights_of())
     close(scores, expected.scores)
 
 
 def test_columns_are_models_of_their_own():
     """Every example enters under a squared loss: the vectors are the same."""
     X, Y = points(), outputs(points())
-    together, scores = bj.run(bj.sgd, made(), X, Y)
+    together, scores = bj.run(made(), X, Y)
     for k in range(K):
-        alone, expected = bj.run(bj.sgd, made(num_outputs=1), X, Y[:, k])
+        alone, expected = bj.run(made(num_outputs=1), X, Y[:, k])
         np.testing.assert_allclose(scores[:, k], expected, atol=1e-5)
     assert bj.predict(together, X).shape == (N, K)
     np.testing.assert_array_equal(
@@ -149,9 +149,9 @@ def test_levels_are_leaves_and_sweep():
         return made(loss=losses.quantile(levels), learning_rate=0.1)
 
     middles = np.array([0.3, 0.5], np.float32)
-    result = bj.sweep(bj.sgd, jax.jit(jax.vmap(start))(middles), X, y)
+    result = bj.sweep(jax.jit(jax.vmap(start))(middles), X, y)
     for i, middle in enumerate(middles):
-        alone, _ = bj.run(bj.sgd, start(middle), X, y)
+        alone, _ = bj.run(start(middle), X, y)
         found = jax.tree.map(lambda leaf, i=i: leaf[i], result.states)
         np.testing.assert_allclose(
             bj.predict(found, X), bj.predict(alone, X), atol=1e-5
@@ -248,7 +248,7 @@ def test_intercepts_and_quantiles_of_raw_targets():
         y = unit * (outputs(X)[:, 0] + 50)
         standard = (y - y.mean()) / y.std()
         start = made(loss=losses.quantile(LEVELS))
-        state, _ = bj.run(bj.sgd, start, X[:N], standard[:N])
+        state, _ = bj.run(start, X[:N], standard[:N])
         model = bj.Labelled(state, intercept=y.mean())
         found = bj.refit(model, X, y, loss=losses.quantile(LEVELS), penalty=10 * unit)
         assert found.intercept.shape == (K,)
@@ -293,7 +293,7 @@ def test_a_metric_goes_by_the_losses_of_all_outputs(cost, monkeypatch):
 def test_targets_without_any_noise():
     """There is no deviation for kinks to be rounded over."""
     X = points()
-    state, _ = bj.run(bj.sgd, made(num_outputs=1), X, np.ones(N))
+    state, _ = bj.run(made(num_outputs=1), X, np.ones(N))
     found = bj.refit(state, X, np.zeros(N), loss=losses.quantile(0.3))
     np.testing.assert_allclose(bj.predict(found, X), 0, atol=1e-3)
 
@@ -310,8 +310,8 @@ def test_a_stream_of_several_outputs(tmp_path):
     Y = outputs(X) + np.array([5.0, 0.0, -3.0], np.float32)
     means = Y.mean(axis=0)
     given = {"intercept": means, "batch_rows": 64}
-    expected, scores = bj.run(bj.sgd, made(), X, Y - means)
-    model = bj.fit_stream(bj.sgd, made(), parts(X, Y), **given)
+    expected, scores = bj.run(made(), X, Y - means)
+    model = bj.fit_stream(made(), parts(X, Y), **given)
     predicted = bj.predict(model, X)
     raw = np.asarray(bj.predict(expected, X)) + means
     np.testing.assert_allclose(predicted, raw, atol=1e-4)
@@ -320,8 +320,8 @@ def test_a_stream_of_several_outputs(tmp_path):
     # One more time, through a file, with a sample of the rows to be learned again.
     path = tmp_path / "checkpoint"
     more = given | {"reservoir": 50, "checkpoint": path, "every": 1}
-    whole = bj.fit_stream(bj.sgd, made(), parts(X, Y), **more)
-    again = bj.fit_stream(bj.sgd, made(), parts(X, Y), **more)
+    whole = bj.fit_stream(made(), parts(X, Y), **more)
+    again = bj.fit_stream(made(), parts(X, Y), **more)
     np.testing.assert_array_equal(bj.predict(whole, X), bj.predict(again, X))
     bj.save(tmp_path / "model", whole)
     loaded = bj.load(tmp_path / "model")
@@ -334,8 +334,8 @@ def test_a_stream_of_several_outputs(tmp_path):
 def test_a_stream_of_one_target_for_all_quantiles(tmp_path):
     X, y = points(), outputs(points())[:, 0]
     start = made(loss=losses.quantile(LEVELS), learning_rate=0.1)
-    expected, _ = bj.run(bj.sgd, start, X, y)
-    model = bj.fit_stream(bj.sgd, start, parts(X, y), batch_rows=64)
+    expected, _ = bj.run(start, X, y)
+    model = bj.fit_stream(start, parts(X, y), batch_rows=64)
     np.testing.assert_allclose(bj.predict(model, X), bj.predict(expected, X), atol=1e-4)
     bj.save(tmp_path / "model", model)
     loaded = bj.load(tmp_path / "model")
@@ -364,31 +364,31 @@ WRONG = {
     ),
     "a level of 1": (lambda: losses.quantile([0.5, 1.0]), "level must be a number abo"),
     "too few targets": (
-        lambda: bj.run(bj.sgd, made(), X_, Y_[:, :2]),
+        lambda: bj.run(made(), X_, Y_[:, :2]),
         r"y must have shape \(8,\), one label.*, or \(8, 3\), one target.*\(8, 2\)",
     ),
     "targets of one output": (
-        lambda: bj.run(bj.sgd, made(num_outputs=1), X_, Y_),
+        lambda: bj.run(made(num_outputs=1), X_, Y_),
         r"y must have shape \(8,\), one label per row of X, got \(8, 3\)",
     ),
     "a target of a step": (
-        lambda: bj.sgd.step(made(), X_[0], Y_[0, :2]),
+        lambda: bj.step(made(), X_[0], Y_[0, :2]),
         r"y must be a scalar label, or targets of shape \(3,\), got shape \(2,\)",
     ),
     "NaN": (
-        lambda: bj.run(bj.sgd, made(), X_, NAN),
+        lambda: bj.run(made(), X_, NAN),
         "y must be finite in float32, got .*nan.* in row 5",
     ),
     "targets of a stream": (
-        lambda: bj.fit_stream(bj.sgd, made(), [(X_, Y_[:, :2])]),
+        lambda: bj.fit_stream(made(), [(X_, Y_[:, :2])]),
         r"y must have shape \(n,\) or \(n, 3\).*got \(8, 2\)",
     ),
     "NaN in a stream": (
-        lambda: bj.fit_stream(bj.sgd, made(), [(X_, NAN)]),
+        lambda: bj.fit_stream(made(), [(X_, NAN)]),
         "y must be finite.*in row 5",
     ),
     "an intercept of a stream": (
-        lambda: bj.fit_stream(bj.sgd, made(), [(X_, Y_)], intercept=[1.0, 2.0]),
+        lambda: bj.fit_stream(made(), [(X_, Y_)], intercept=[1.0, 2.0]),
         r"intercept must have shape \(3,\).*got \(2,\)",
     ),
     "kinks of what is read once": (

@@ -34,7 +34,7 @@ def test_forgetron_invariant_every_round(budget, double):
     random = np.random.default_rng(1)
     X = random.normal(size=(1000, 3))
     y = np.where(random.random(1000) < 0.5, -1, 1)
-    state = bj.forgetron.init(
+    state = bj.Forgetron().init(
         bj.Normalized(bj.Polynomial(degree=5)),
         num_features=3,
         budget=budget,
@@ -42,8 +42,8 @@ def test_forgetron_invariant_every_round(budget, double):
     )
 
     def body(state, example):
-        state = bj.forgetron.step(state, *example)
-        return state, state.slack
+        state = bj.step(state, *example)
+        return state, state.memory.slack
 
     state, slack = jax.lax.scan(body, state, (jnp.array(X), jnp.array(y)))
     assert np.all(slack >= -1e-12)
@@ -54,10 +54,10 @@ def test_forgetron_bound(double):
     """Theorem 2, for several comparators on one separable stream."""
     X, y, w = separable(6000)
     budget = 400
-    state = bj.forgetron.init(
+    state = bj.Forgetron().init(
         bj.Linear(), num_features=4, budget=budget, dtype=jnp.float64
     )
-    state, _ = bj.run(bj.forgetron, state, X, y)
+    state, _ = bj.run(state, X, y)
     mistakes = int(state.num_mistakes)
     largest = bj.bounds.forgetron_norm(budget)
     for norm in np.linspace(0.1, 1, 10) * largest:
@@ -92,7 +92,7 @@ def test_lemmas_of_the_forgetron(wrong, shrink, radius, double):
     y = np.where(np.random.default_rng(2).random(len(y)) < wrong, -y, y)
     budget, weight = 83, 15 / 32
     given: dict[str, Any] = {"budget": budget, "shrink": shrink, "radius": radius}
-    state = bj.forgetron.init(bj.Linear(), num_features=4, dtype=jnp.float64, **given)
+    state = bj.Forgetron().init(bj.Linear(), num_features=4, dtype=jnp.float64, **given)
 
     def model(state):
         vectors, coefficients, mask = bj.support(state)
@@ -100,13 +100,13 @@ def test_lemmas_of_the_forgetron(wrong, shrink, radius, double):
 
     def body(state, example):
         x, label = example
-        new = bj.forgetron.step(state, x, label)
+        new = bj.step(state, x, label)
         # What entered has the weight phi, since every weight shrinks by it.
         held = new.expansion.mask
         newest = jnp.argmax(jnp.where(held, new.expansion.ages, -1))
         phi = jnp.abs(new.expansion.scale * new.expansion.coefficients[newest, 0])
-        erred = new.num_mistakes.low - state.num_mistakes.low
-        loss = state.slack + weight - new.slack
+        erred = new.num_mistakes - state.num_mistakes
+        loss = state.slack + weight - new.memory.slack
         grown = jnp.linalg.norm(model(state) + label.astype(x.dtype) * x)
         return new, (erred, phi, loss, grown)
 
@@ -146,10 +146,10 @@ def test_the_bound_of_the_forgetron_does_not_hold_for_unequal_weights(double):
     X = np.tile(np.eye(budget + 1), (turns, 1))
     y = np.ones(len(X), np.int32)
     weight = np.where(X[:, 0] == 1, 1.0, 1e-4)
-    state = bj.forgetron.init(
+    state = bj.Forgetron().init(
         bj.Linear(), num_features=budget + 1, budget=budget, dtype=jnp.float64
     )
-    _, scores = bj.run(bj.forgetron, state, X, y, weight=weight)
+    _, scores = bj.run(state, X, y, weight=weight)
     mistakes = np.sum(weight * (np.asarray(scores) <= 0))
     hinge = np.sum(weight * (1 - X[:, 0]))
     assert 20 < mistakes > 7 * bj.bounds.forgetron(1.0, hinge, budget=budget)
@@ -159,14 +159,14 @@ def test_perceptron_bound(double):
     """Theorem 1, on a stream with labels turned; the best norm leaves little room."""
     X, y, w = separable(3000)
     y = np.where(np.random.default_rng(1).random(len(y)) < 0.02, -y, y)
-    state = bj.perceptron.init(
+    state = bj.Perceptron().init(
         bj.Linear(),
         num_features=4,
         budget=1500,
         maintenance=bj.Unbudgeted(),
         dtype=jnp.float64,
     )
-    state, _ = bj.run(bj.perceptron, state, X, y)
+    state, _ = bj.run(state, X, y)
     norms = np.linspace(0.1, 30, 100)
     losses = [np.maximum(0, 1 - y * (X @ (norm * w))).sum() for norm in norms]
     bounds = [*map(bj.bounds.perceptron, norms, losses)]
@@ -186,15 +186,14 @@ def test_vectors_that_are_well_classified_leave_and_the_others_are_bounded(doubl
     X = X[np.abs(X @ w) >= d]
     y = np.sign(X @ w).astype(np.int32)
     b, gap = 0.5, 1.5
-    state = bj.perceptron.init(
+    state = bj.Perceptron(margin=b).init(
         bj.Linear(),
         num_features=4,
         budget=1500,
-        margin=b,
         maintenance=bj.RemoveLargestMargin(above=b + gap - 1),
         dtype=jnp.float64,
     )
-    state, _ = bj.run(bj.perceptron, state, X, y)
+    state, _ = bj.run(state, X, y)
     entered, left = int(state.num_updates), int(state.expansion.num_active)
     gone = entered - left
     assert gone > 10
@@ -267,7 +266,7 @@ def test_counterexample_stream_errs_every_round(row):
             absent = jnp.argmin(jnp.max(active, axis=0))
             score = bj.decision_function(state, points[absent][None])[0]
             there = jnp.max(active[:, absent])
-            return row.algorithm.step(state, points[absent], 1), (there, score)
+            return bj.step(state, points[absent], 1), (there, score)
 
         return jax.lax.scan(body, state, length=40)
 
@@ -286,13 +285,13 @@ def test_float32_and_float64_remove_the_same_vectors(num_classes, double):
     """Pegasos keeps equal coefficients equal, so ties do not depend on rounding."""
     row = registry.Row(
         "",
-        bj.pegasos,
-        {"maintenance": bj.RemoveSmallest(), "regularization": 1e-3},
+        bj.Pegasos(regularization=1e-3),
+        {"maintenance": bj.RemoveSmallest()},
         num_classes,
     )
     X, y = row.stream(1000, seed=3)
-    single, scores = bj.run(bj.pegasos, row.init(budget=30), X, y)
-    wide, wide_scores = bj.run(bj.pegasos, row.init(budget=30, dtype=jnp.float64), X, y)
+    single, scores = bj.run(row.init(budget=30), X, y)
+    wide, wide_scores = bj.run(row.init(budget=30, dtype=jnp.float64), X, y)
     assert not near_threshold(wide_scores, y), "choose another stream"
     np.testing.assert_array_equal(single.expansion.ages, wide.expansion.ages)
     np.testing.assert_array_equal(
@@ -317,13 +316,13 @@ def near_threshold(scores, y):
 def test_smallest_is_oldest_under_pegasos_and_gaussian(num_classes):
     rows = [
         registry.Row(
-            "", bj.pegasos, {"maintenance": s, "regularization": 1e-2}, num_classes
+            "", bj.Pegasos(regularization=1e-2), {"maintenance": s}, num_classes
         )
         for s in (bj.RemoveSmallest(), bj.RemoveOldest())
     ]
     X, y = rows[0].stream(400)
     states = [row.init(budget=15) for row in rows]
-    step = jax.jit(bj.pegasos.step)
+    step = jax.jit(bj.step)
     for x, label in zip(X, y, strict=True):
         states = [step(state, x, label) for state in states]
         smallest, oldest = (state.expansion for state in states)
@@ -334,9 +333,11 @@ def test_smallest_is_oldest_under_pegasos_and_gaussian(num_classes):
 def test_of_equal_pairs_the_oldest_are_merged():
     """Two pairs at one distance, with coefficients of one size, and one far away."""
     X = np.array([[0], [1], [10], [11], [99]], np.float32)
-    given = {"margin": 9.0, "maintenance": bj.MergeBestPair()}
-    state = bj.perceptron.init(bj.RBF(0.5), num_features=1, budget=4, **given)
-    state, _ = bj.run(bj.perceptron, state, X, np.ones(5, int), block_size=1)
+    given = {"maintenance": bj.MergeBestPair()}
+    state = bj.Perceptron(margin=9.0).init(
+        bj.RBF(0.5), num_features=1, budget=4, **given
+    )
+    state, _ = bj.run(state, X, np.ones(5, int), block_size=1)
     vectors = np.sort(bj.support(state).vectors[:, 0])
     np.testing.assert_array_equal(vectors[1:], X[2:, 0])
     assert 0 < vectors[0] < 1

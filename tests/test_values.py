@@ -134,7 +134,9 @@ def test_a_mixture_of_learners_works_with_every_verb(tmp_path):
     for x, y in zip(X[:3], Y[:3], strict=True):
         stepped = jax.jit(bj.step)(stepped, x, y)
     short, _ = bj.run(model, X[:3], Y[:3])
-    for one, other in zip(jax.tree.leaves(stepped), jax.tree.leaves(short), strict=True):
+    for one, other in zip(
+        jax.tree.leaves(stepped), jax.tree.leaves(short), strict=True
+    ):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
     errors = int(ran.num_mistakes)
     assert errors < max(int(one.num_mistakes) for one in ran.parts)

@@ -45,7 +45,7 @@ def r2(predicted, y):
     return 1 - np.mean((np.asarray(predicted) - y) ** 2) / np.var(y)
 
 
-LEARNERS_OF_NUMBERS = [bj.sgd, bj.norma, bj.nystrom, bj.fourier]
+LEARNERS_OF_NUMBERS = [bj.SGD(), bj.NORMA(), bj.Nystrom(), bj.Fourier()]
 of_numbers = pytest.mark.parametrize(
     "algorithm", LEARNERS_OF_NUMBERS, ids=lambda one: one.name
 )
@@ -64,23 +64,23 @@ LOSSES = {
 
 @pytest.mark.parametrize(
     ("algorithm", "name"),
-    [(bj.sgd, name) for name in LOSSES]
+    [(bj.SGD(), name) for name in LOSSES]
     + [(one, "squared") for one in LEARNERS_OF_NUMBERS[1:]],
     ids=lambda one: getattr(one, "name", one),
 )
 def test_no_weight_takes_a_step_beyond_the_minimum_of_its_loss(algorithm, name):
     X, y = curve()
     loss, y = LOSSES[name], np.exp(y) if name == "poisson" else y
-    given = {"regularization": 0.0} if algorithm is bj.norma else {}
+    given = {"regularization": 0.0} if isinstance(algorithm, bj.NORMA) else {}
     state = init(algorithm, num_classes=None, loss=loss, **given)
-    state, _ = bj.run(algorithm, state, X[:50], y[:50])
+    state, _ = bj.run(state, X[:50], y[:50])
     # A target far away, and one nearer than the step of weight 1 goes.
     x, before = X[60], bj.decision_function(state, X[60:61])[0]
     goal = before + jnp.array([2.0, -1.5, 0.02])
     target = jnp.exp(goal) if name == "poisson" else goal
 
     def after(target, weight):
-        new = algorithm.step(state, x, target, weight)
+        new = bj.step(state, x, target, weight)
         return bj.decision_function(new, x[None])[0]
 
     weights = jnp.array([1.0, *HEAVY])
@@ -98,9 +98,9 @@ def test_no_weight_takes_a_step_beyond_the_minimum_of_its_loss(algorithm, name):
 
 def test_a_squared_loss_has_the_implicit_step():
     # m = w / (1 + (w - 1) c), where a step of weight 1 removes c = 2 eta k of an error.
-    state = init(bj.sgd, num_classes=None, learning_rate=0.3)
+    state = init(bj.SGD(learning_rate=0.3), num_classes=None)
     for w in (0.0, 1e-6, 0.5, 1.0, *HEAVY):
-        found = bj.sgd.step(state, np.zeros(2), 2.0, w)
+        found = bj.step(state, np.zeros(2), 2.0, w)
         m = w if w <= 1 else w / (1 + (w - 1) * 0.6)
         score = bj.decision_function(found, np.zeros((1, 2)))[0]
         assert float(score) == pytest.approx(2.0 * 0.6 * m, rel=1e-5)
@@ -121,12 +121,12 @@ def test_derivatives_of_heavy_steps_are_those_of_their_solution(kind, double):
     @jax.jit
     def size(rate):
         state = init(
-            bj.sgd, budget=12, maintenance=bj.RemoveOldest(), dtype=jnp.float64,
-            learning_rate=rate, **more,
+            bj.SGD(learning_rate=rate), budget=12, maintenance=bj.RemoveOldest(), dtype=jnp.float64,
+            **more
         )  # fmt: skip
 
         def step(state, row):
-            return bj.sgd.step(state, *row), None
+            return bj.step(state, *row), None
 
         state, _ = jax.lax.scan(step, state, rows)
         return jnp.mean(bj.decision_function(state, rows[0]) ** 2)
@@ -143,13 +143,9 @@ def test_each_output_has_its_own_step():
     weight = np.where(np.arange(N) % 3, 1.0, 50.0)
     given = {"num_classes": None, "loss": losses.absolute}
     given["maintenance"] = bj.RemoveOldest()
-    shared, _ = bj.run(
-        bj.sgd, init(bj.sgd, num_outputs=2, **given), X, both, weight=weight
-    )
+    shared, _ = bj.run(init(bj.SGD(), num_outputs=2, **given), X, both, weight=weight)
     for column in range(2):
-        alone, _ = bj.run(
-            bj.sgd, init(bj.sgd, **given), X, both[:, column], weight=weight
-        )
+        alone, _ = bj.run(init(bj.SGD(), **given), X, both[:, column], weight=weight)
         expected = bj.decision_function(alone, X)
         # Sums of a column of two and of a column alone differ in their order.
         size = 1e-4 * np.max(np.abs(expected))
@@ -161,13 +157,13 @@ def test_each_output_has_its_own_step():
 @pytest.mark.parametrize(
     ("algorithm", "given"),
     [
-        (bj.perceptron, {"margin": 0.3}),
-        (bj.perceptron, {"num_classes": 3}),
-        (bj.projectron, {"threshold": 0.4}),
-        (bj.ahpatron, {"radius": 1e4}),
-        (bj.forgetron, {}),
-        (bj.passive_aggressive, {"penalty": 0.2}),
-        (bj.passive_aggressive, {"variant": "PA"}),
+        (bj.Perceptron(margin=0.3), {}),
+        (bj.Perceptron(), {"num_classes": 3}),
+        (bj.Projectron(threshold=0.4), {}),
+        (bj.Ahpatron(radius=1e4), {}),
+        (bj.Forgetron(), {}),
+        (bj.PassiveAggressive(penalty=0.2), {}),
+        (bj.PassiveAggressive(variant="PA"), {}),
     ],
     ids=lambda one: getattr(one, "name", None),
 )
@@ -175,14 +171,14 @@ def test_a_row_of_weight_w_is_w_rows(algorithm, given):
     X, y = classes(60, given.get("num_classes", 2))
     times = np.random.default_rng(1).choice([0, 1, 2, 7], len(X))
     state = init(algorithm, budget=450, **given)
-    weighted, _ = bj.run(algorithm, state, X, y, weight=times)
+    weighted, _ = bj.run(state, X, y, weight=times)
     rows = np.repeat(np.arange(len(X)), times)
-    repeated, _ = bj.run(algorithm, state, X[rows], y[rows])
+    repeated, _ = bj.run(state, X[rows], y[rows])
     expected = bj.decision_function(repeated, X)
     size = float(np.max(np.abs(expected)))
     # The sums have another number of terms; a Projectron projects a duplicate with an
     # error of its ridge, 0.001.
-    tolerance = 5e-3 if algorithm is bj.projectron else 1e-5
+    tolerance = 5e-3 if isinstance(algorithm, bj.Projectron) else 1e-5
     np.testing.assert_allclose(
         bj.decision_function(weighted, X), expected, atol=tolerance * size
     )
@@ -195,7 +191,7 @@ def test_a_few_heavy_rows_do_no_harm_to_numbers(algorithm):
     heavy = np.where(np.random.default_rng(1).random(1500) < 0.02, 1000.0, 1.0)
     scores = []
     for weight in (None, heavy, np.full(1500, 1e6)):
-        model, _ = bj.run(algorithm, state, X, y, weight=weight)
+        model, _ = bj.run(state, X, y, weight=weight)
         scores.append(r2(bj.predict(model, X), y))
     # Every heavy row is learned with its noise, of a variance of 0.02.
     assert scores[1] > scores[0] - 0.05
@@ -204,7 +200,7 @@ def test_a_few_heavy_rows_do_no_harm_to_numbers(algorithm):
 
 LEARNERS_OF_LABELS = {
     one.name: one
-    for one in (bj.pegasos, bj.passive_aggressive, bj.perceptron, bj.projectron)
+    for one in (bj.Pegasos(), bj.PassiveAggressive(), bj.Perceptron(), bj.Projectron())
 }
 
 
@@ -215,7 +211,7 @@ def test_a_few_heavy_rows_do_no_harm_to_labels(name):
     heavy = np.where(random.random(1500) < 0.02, 1000.0, 1.0)
     right = []
     for weight in (None, heavy):
-        model, _ = bj.run(algorithm, state, X, y, weight=weight)
+        model, _ = bj.run(state, X, y, weight=weight)
         right.append(np.mean(bj.predict(model, X) == y))
     # The last rows make a difference of some hundredths to any of them.
     assert right[1] > right[0] - 0.08
@@ -347,6 +343,6 @@ def test_rows_of_weight_0_are_no_reason_for_a_warning():
     X, y = classes()
     far = np.append(1e4 * (1 + X), X, axis=0)
     batch = far, np.append(y, y), np.repeat([0.0, 1.0], N)
-    model = bj.fit_stream(bj.pegasos, init(bj.pegasos), [batch])
-    alone = bj.fit_stream(bj.pegasos, init(bj.pegasos), [(X, y)])
+    model = bj.fit_stream(init(bj.Pegasos()), [batch])
+    alone = bj.fit_stream(init(bj.Pegasos()), [(X, y)])
     np.testing.assert_array_equal(model.predict(X), alone.predict(X))

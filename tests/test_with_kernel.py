@@ -37,7 +37,7 @@ def spans(tree):
 @functools.partial(registry.each, rows=registry.named(*NAMES))
 def test_everything_in_a_state_is_of_its_kernel(row, double):
     X, y = row.stream(30)
-    state, _ = bj.run(row.algorithm, row.init(dtype=jnp.float64), X, y, block_size=1)
+    state, _ = bj.run(row.init(dtype=jnp.float64), X, y, block_size=1)
     kernel = other_kernel(row.kernel)
     new = jax.jit(bj.with_kernel)(state, kernel)
     support = bj.support(state)
@@ -57,7 +57,7 @@ def test_everything_in_a_state_is_of_its_kernel(row, double):
         ratio = np.where(shown == 0, 1, shown / whole)[kept][:, kept]
         np.testing.assert_allclose(ratio, 1, atol=2e-3)
     # Another kernel and back learns as before.
-    learn = functools.partial(bj.run, row.algorithm, X=X, y=y, block_size=1)
+    learn = functools.partial(bj.run, X=X, y=y, block_size=1)
     _, back = learn(bj.with_kernel(new, row.kernel))
     _, expected = learn(bj.with_kernel(state, row.kernel))
     np.testing.assert_allclose(back, expected, rtol=1e-6, atol=1e-6)
@@ -69,13 +69,13 @@ def test_learning_goes_on_with_the_new_kernel():
 
     @functools.partial(jax.jit, static_argnums=0)
     def learn(algorithm, state, gamma):
-        state, _ = bj.run(algorithm, state, X[:800], y[:800])
+        state, _ = bj.run(state, X[:800], y[:800])
         state = bj.with_kernel(state, bj.RBF(gamma))
-        return bj.run(algorithm, state, X[800:], y[800:])[1]
+        return bj.run(state, X[800:], y[800:])[1]
 
     for algorithm, more in (
-        (bj.pegasos, {"maintenance": bj.Project()}),
-        (bj.arow, {}),
+        (bj.Pegasos(), {"maintenance": bj.Project()}),
+        (bj.AROW(), {}),
     ):
         state = algorithm.init(bj.RBF(6.0), num_features=2, budget=50, **more)
         scores = learn(algorithm, state, jnp.float32(8.0))
@@ -87,8 +87,8 @@ def test_a_kernel_of_whole_rows_sees_them(double):
     random = np.random.default_rng(0)
     X, y = random.normal(size=(20, 2)) + 100, np.where(np.arange(20) % 3, 1, -1)
     more = {"maintenance": bj.RemoveOldest(), "dtype": jnp.float64}
-    state = bj.perceptron.init(bj.RBF(1.0), num_features=2, budget=5, **more)
-    state, _ = bj.run(bj.perceptron, state, X, y)
+    state = bj.Perceptron().init(bj.RBF(1.0), num_features=2, budget=5, **more)
+    state, _ = bj.run(state, X, y)
     assert np.any(state.expansion.origin != 0)
     kernel = bj.Polynomial(2, gamma=1e-4)
     support = bj.support(state)
@@ -99,20 +99,20 @@ def test_a_kernel_of_whole_rows_sees_them(double):
 
 @pytest.mark.usefixtures("as_installed")
 def test_a_kernel_is_not_swapped_by_hand():
-    state = bj.arow.init(bj.RBF(1.0), num_features=2, budget=3)
+    state = bj.AROW().init(bj.RBF(1.0), num_features=2, budget=3)
     with pytest.raises(ValueError, match=r"kernel must be replaced by .*with_kernel"):
         state._replace(kernel=bj.RBF(2.0))
     assert state._replace(kernel=state.kernel, drift=jnp.float32(0.5)).drift == 0.5
-    fourier = bj.fourier.init(bj.RBF(1.0), num_features=2, budget=4)
+    fourier = bj.Fourier().init(bj.RBF(1.0), num_features=2, budget=4)
     with pytest.raises(ValueError, match=r"with_kernel: state must .* got fourier"):
         bj.with_kernel(fourier, bj.RBF(2.0))
-    merging = bj.pegasos.init(bj.RBF(1.0), num_features=2, budget=3)
+    merging = bj.Pegasos().init(bj.RBF(1.0), num_features=2, budget=3)
     with pytest.raises(ValueError, match="Merge: kernel must be Gaussian"):
         bj.with_kernel(merging, bj.Laplacian(2.0))
     with pytest.raises(ValueError, match="with_kernel: kernel must be a kernel"):
         bj.with_kernel(merging, 2.0)
     stacked = jax.vmap(
-        lambda gamma: bj.arow.init(bj.RBF(gamma), num_features=2, budget=3)
+        lambda gamma: bj.AROW().init(bj.RBF(gamma), num_features=2, budget=3)
     )(jnp.array([1.0, 2.0]))
     with pytest.raises(ValueError, match=r"use jax\.vmap over with_kernel"):
         bj.with_kernel(stacked, bj.RBF(1.0))
@@ -127,8 +127,8 @@ def test_a_kernel_of_products_has_rows_as_they_are():
     X, y = bj.datasets.checkerboard(60, seed=0)
     X = (X + 1000).astype(np.float32)
     given = {"num_features": 2, "budget": 10, "maintenance": bj.RemoveOldest()}
-    state = bj.perceptron.init(bj.RBF(2.0), **given)
-    state, _ = bj.run(bj.perceptron, state, X, y)
+    state = bj.Perceptron().init(bj.RBF(2.0), **given)
+    state, _ = bj.run(state, X, y)
     vectors, coefficients, _ = bj.support(state)
     for kernel in (bj.Polynomial(2, 1e-6), bj.RBF(3.0)):
         state = bj.with_kernel(state, kernel)

@@ -18,13 +18,13 @@ from budgetjax.solvers.linear import dcd
 
 X, y = np.ones((3, 2)), np.array([1, -1, 1])
 
-state = bj.perceptron.init(bj.RBF(1.0), num_features=2, budget=5)
+state = bj.Perceptron().init(bj.RBF(1.0), num_features=2, budget=5)
 assert_type(state, perceptron.State)
-assert_type(bj.perceptron.step(state, X[0], 1), perceptron.State)
-assert_type(bj.run(bj.perceptron, state, X, y)[0], perceptron.State)
+assert_type(bj.step(state, X[0], 1), perceptron.State)
+assert_type(bj.run(state, X, y)[0], perceptron.State)
 print(state.num_mistaks)  # pyright: ignore
-bj.perceptron.init(bj.RBF(1.0), num_features=2, budgett=5)  # pyright: ignore
-bj.arow.init(bj.RBF(1.0), num_features=2, budget="5")  # pyright: ignore
+bj.Perceptron().init(bj.RBF(1.0), num_features=2, budgett=5)  # pyright: ignore
+bj.AROW().init(bj.RBF(1.0), num_features=2, budget="5")  # pyright: ignore
 
 dual = bj.smo.init(X, y, kernel=bj.RBF(1.0), penalty=1.0)
 assert_type(dual, smo.State)

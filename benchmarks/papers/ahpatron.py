@@ -23,22 +23,22 @@ from budgetjax import datasets
 DATA = ("a9a", "w8a", "ijcnn1", "phishing")
 BUDGET, ORDERS, CHOICE = 200, 2, 3000
 WIDTHS = (0.25, 1.0, 4.0, 16.0)
-LEARNERS: dict[str, Any] = {
-    "Ahpatron": (bj.ahpatron, {}),
-    "Forgetron": (bj.forgetron, {}),
-    "Forgetron, basic": (bj.forgetron, {"shrink": "basic"}),
-    "remove oldest": (bj.perceptron, {"maintenance": bj.RemoveOldest()}),
-    "Projectron++": (bj.projectron, {"threshold": 0.1, "margin_updates": True}),
+LEARNERS: dict[str, tuple[bj.Learner, dict[str, Any]]] = {
+    "Ahpatron": (bj.Ahpatron(), {}),
+    "Forgetron": (bj.Forgetron(), {}),
+    "Forgetron, basic": (bj.Forgetron(rule="basic"), {}),
+    "remove oldest": (bj.Perceptron(), {"maintenance": bj.RemoveOldest()}),
+    "Projectron++": (bj.Projectron(threshold=0.1, margin_updates=True), {}),
 }
 OUTPUT = measure.RESULTS / "papers" / "ahpatron.json"
 
 
 def mistakes(learner: str, width: float, X: Any, y: Any) -> int:
     """The mistakes of one pass."""
-    algorithm, more = LEARNERS[learner]
+    chosen, shared = LEARNERS[learner]
     d = X.shape[1]
-    state = algorithm.init(bj.RBF(width / d), num_features=d, budget=BUDGET, **more)
-    return int(bj.run(algorithm, state, X, y, keep_scores=False)[0].num_mistakes)
+    state = chosen.init(bj.RBF(width / d), num_features=d, budget=BUDGET, **shared)
+    return int(bj.run(state, X, y, keep_scores=False)[0].num_mistakes)
 
 
 def measured(name: str, learner: str) -> dict[str, Any]:

@@ -47,10 +47,12 @@ def points(margin: float, turned: float) -> tuple[np.ndarray, np.ndarray, np.nda
     return X, y, y * along
 
 
-def mistakes(algorithm: Any, X: np.ndarray, y: np.ndarray, **more: Any) -> np.ndarray:
+def mistakes(
+    learner: bj.Learner, X: np.ndarray, y: np.ndarray, **shared: Any
+) -> np.ndarray:
     """The mistakes after every round."""
-    state = algorithm.init(bj.Linear(), num_features=X.shape[1], **more)
-    _, scores = bj.run(algorithm, state, X, y)
+    state = learner.init(bj.Linear(), num_features=X.shape[1], **shared)
+    _, scores = bj.run(state, X, y)
     return np.cumsum(y * np.asarray(scores) <= 0)
 
 
@@ -71,8 +73,8 @@ def stream(margin: float, turned: float) -> dict[str, Any]:
     """Mistakes and bounds along a stream."""
     X, y, margins = points(margin, turned)
     unbudgeted = {"budget": ROWS // 4, "maintenance": bj.Unbudgeted()}
-    perceptron = mistakes(bj.perceptron, X, y, **unbudgeted)
-    forgetron = mistakes(bj.forgetron, X, y, budget=BUDGET)
+    perceptron = mistakes(bj.Perceptron(), X, y, **unbudgeted)
+    forgetron = mistakes(bj.Forgetron(), X, y, budget=BUDGET)
     largest = bj.bounds.forgetron_norm(BUDGET)
     bound = functools.partial(bj.bounds.forgetron, budget=BUDGET)
     at = np.array(LENGTHS) - 1
@@ -92,10 +94,10 @@ def counterexample() -> dict[str, Any]:
         expansion = state.expansion
         held = jnp.max(jnp.where(expansion.mask[:, None], expansion.vectors, 0), axis=0)
         absent = units[jnp.argmin(held)]
-        state = bj.forgetron.step(state, absent, 1)
-        return state, state.num_mistakes.low
+        state = bj.step(state, absent, 1)
+        return state, state.num_mistakes
 
-    state = bj.forgetron.init(bj.Linear(), num_features=BUDGET + 1, budget=BUDGET)
+    state = bj.Forgetron().init(bj.Linear(), num_features=BUDGET + 1, budget=BUDGET)
     _, found = jax.lax.scan(one, state, length=ROWS)
     return {"Forgetron": np.asarray(found)[np.array(LENGTHS) - 1].tolist()}
 

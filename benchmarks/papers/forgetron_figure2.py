@@ -44,12 +44,12 @@ BUDGETS = {
 TITLES = {"census_income_kdd": "census-income", "mnist": "MNIST, halves of the digits"}
 # More than the Perceptron's mistakes on either stream.
 UNBUDGETED = {"census_income_kdd": 20_000, "mnist": 8_000}
-LEARNERS: dict[str, Any] = {
-    "Forgetron": (bj.forgetron, {}),
-    "CKS": (bj.perceptron, {"maintenance": bj.RemoveLargestMargin()}),
-    "tighter": (bj.perceptron, {"maintenance": bj.RemoveFewestErrors()}),
-    "remove oldest": (bj.perceptron, {"maintenance": bj.RemoveOldest()}),
-    "Perceptron": (bj.perceptron, {"maintenance": bj.Unbudgeted()}),
+LEARNERS: dict[str, tuple[bj.Learner, dict[str, Any]]] = {
+    "Forgetron": (bj.Forgetron(), {}),
+    "CKS": (bj.Perceptron(), {"maintenance": bj.RemoveLargestMargin()}),
+    "tighter": (bj.Perceptron(), {"maintenance": bj.RemoveFewestErrors()}),
+    "remove oldest": (bj.Perceptron(), {"maintenance": bj.RemoveOldest()}),
+    "Perceptron": (bj.Perceptron(), {"maintenance": bj.Unbudgeted()}),
 }
 # The column of census-income with the number of people that a row represents.
 PEOPLE = 24
@@ -114,10 +114,10 @@ def stream(name: str, run: int) -> tuple[jax.Array, jax.Array]:
 def measured(name: str, learner: str, budget: int, run: int) -> dict[str, Any]:
     """The mistakes of one pass."""
     X, y = stream(name, run)
-    algorithm, more = LEARNERS[learner]
+    chosen, shared = LEARNERS[learner]
     kernel = bj.Polynomial(degree=5, gamma=1 / 1.1, coef0=0.1 / 1.1)
-    state = algorithm.init(kernel, num_features=X.shape[1], budget=budget, **more)
-    state, _ = bj.run(algorithm, state, X, y, keep_scores=False)
+    state = chosen.init(kernel, num_features=X.shape[1], budget=budget, **shared)
+    state, _ = bj.run(state, X, y, keep_scores=False)
     mistakes = int(state.num_mistakes)
     return {
         "error %": 100 * mistakes / len(y),

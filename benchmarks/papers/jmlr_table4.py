@@ -43,17 +43,16 @@ def measured(method: str, budget: int, rows: int) -> dict[str, Any]:
     X, y = datasets.checkerboard(rows + TEST_ROWS, seed=1)
     first, _ = datasets.checkerboard(20_000, seed=0)
     X = (X - first.mean(axis=0)) / first.std(axis=0)
-    state = bj.pegasos.init(
+    state = bj.Pegasos(regularization=REGULARIZATION).init(
         bj.RBF(1 / (2 * WIDTH)),
         num_features=2,
         budget=budget,
-        regularization=REGULARIZATION,
         maintenance=bj.Measured(STRATEGIES[method]()),
         dtype=jnp.float64,
     )
     for start in range(0, rows, CHUNK):
         part = slice(start, min(start + CHUNK, rows))
-        state, _ = bj.run(bj.pegasos, state, X[part], y[part], keep_scores=False)
+        state, _ = bj.run(state, X[part], y[part], keep_scores=False)
     right = np.asarray(bj.predict(state, X[rows:])) == y[rows:]
     found = state.maintenance
     assert isinstance(found, bj.Measured)

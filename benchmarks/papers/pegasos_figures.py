@@ -62,8 +62,8 @@ def stream(name: str, rows: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     return (X - first.mean(axis=0)) / first.std(axis=0), y
 
 
-def empty(name: str, method: str, budget: int, width: float, d: int) -> tuple[Any, Any]:
-    """The algorithm and its first state."""
+def empty(name: str, method: str, budget: int, width: float, d: int) -> Any:
+    """The first state."""
     shape: dict[str, Any] = {
         "num_features": d,
         "num_classes": CLASSES[name],
@@ -71,11 +71,9 @@ def empty(name: str, method: str, budget: int, width: float, d: int) -> tuple[An
     }
     kernel = bj.RBF(width / d)
     if method == "AROW":
-        return bj.arow, bj.arow.init(kernel, **shape)
+        return bj.AROW().init(kernel, **shape)
     strategy = STRATEGIES[method]
-    return bj.pegasos, bj.pegasos.init(
-        kernel, regularization=1e-4, maintenance=strategy, **shape
-    )
+    return bj.Pegasos(regularization=1e-4).init(kernel, maintenance=strategy, **shape)
 
 
 def accuracy(state: Any, X: np.ndarray, y: np.ndarray) -> float:
@@ -91,8 +89,8 @@ def width_of(name: str, method: str, budget: int, rows: int) -> float:
     cut = len(y) - min(HELD_OUT, len(y) // 4)
 
     def held_out(width: float) -> float:
-        algorithm, state = empty(name, method, budget, width, X.shape[1])
-        state, _ = bj.run(algorithm, state, X[:cut], y[:cut], keep_scores=False)
+        state = empty(name, method, budget, width, X.shape[1])
+        state, _ = bj.run(state, X[:cut], y[:cut], keep_scores=False)
         return accuracy(state, X[cut:], y[cut:])
 
     return max(WIDTHS, key=held_out)
@@ -122,7 +120,7 @@ def curve(
     width = width_of(name, *chooser, rows)
     if method == "unbudgeted":
         rows, budget = min(rows, unbudgeted or UNBUDGETED[name]), 2 * FIRST
-    algorithm, state = empty(name, method, budget, width, X.shape[1])
+    state = empty(name, method, budget, width, X.shape[1])
     lengths, accuracies, times, processor = [], [], [], []
     seconds, processor_seconds, compiled = 0.0, 0.0, None
     at, piece = 0, FIRST
@@ -131,13 +129,13 @@ def curve(
             wanted = int(state.expansion.num_active) + piece
             while budget < wanted:
                 budget *= 2
-                state = grown(state, empty(name, method, budget, width, X.shape[1])[1])
+                state = grown(state, empty(name, method, budget, width, X.shape[1]))
         given = jnp.asarray(X[at : at + piece]), jnp.asarray(y[at : at + piece])
         if compiled != (piece, budget):
-            jax.block_until_ready(bj.run(algorithm, state, *given, keep_scores=False))
+            jax.block_until_ready(bj.run(state, *given, keep_scores=False))
             compiled = piece, budget
         start = time.perf_counter(), time.process_time()
-        state, _ = bj.run(algorithm, state, *given, keep_scores=False)
+        state, _ = bj.run(state, *given, keep_scores=False)
         jax.block_until_ready(state.expansion)
         seconds += time.perf_counter() - start[0]
         processor_seconds += time.process_time() - start[1]

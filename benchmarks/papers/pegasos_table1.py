@@ -99,30 +99,23 @@ def learned(
     if method.startswith("Projectron++"):
         same_class = {"same_class": method == "Projectron++ per class"}
         return projectron(kernel, X, y, shape | same_class)
-    state = bj.pegasos.init(
-        kernel,
-        regularization=REGULARIZATION,
-        maintenance=METHODS[method],
-        seed=seed,
-        **shape,
+    state = bj.Pegasos(regularization=REGULARIZATION).init(
+        kernel, maintenance=METHODS[method], seed=seed, **shape
     )
-    return bj.run(bj.pegasos, state, X, y, keep_scores=False)[0]
+    return bj.run(state, X, y, keep_scores=False)[0]
 
 
 def projectron(kernel: Any, X: Any, y: Any, shape: dict[str, Any]) -> Any:
     """Projectron++ with the least threshold that keeps at most `budget` vectors."""
 
     def run(power: float, rows: int, more: int) -> Any:
-        state = bj.projectron.init(
-            kernel,
-            margin_updates=True,
-            threshold=min(10**power, FARTHEST),
-            **shape | {"budget": shape["budget"] + more},
-        )
+        state = bj.Projectron(
+            margin_updates=True, threshold=min(10**power, FARTHEST)
+        ).init(kernel, **shape | {"budget": shape["budget"] + more})
         for at in range(0, rows, PIECE if more else rows):
             piece = slice(at, min(at + PIECE if more else rows, rows))
             given = X[piece], y[piece]
-            state, _ = bj.run(bj.projectron, state, *given, keep_scores=False)
+            state, _ = bj.run(state, *given, keep_scores=False)
             if int(state.expansion.num_active) > shape["budget"]:
                 break  # The threshold is too small.
         return state

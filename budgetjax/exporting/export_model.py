@@ -101,8 +101,8 @@ def export(path: str | os.PathLike[str], model: Any) -> None:
     Example:
       >>> import pathlib, tempfile
       >>> path = pathlib.Path(tempfile.mkdtemp()) / "model.onnx"
-      >>> state = bj.perceptron.init(bj.RBF(gamma=1.0), num_features=2, budget=10)
-      >>> state = bj.perceptron.step(state, jnp.array([1.0, 2.0]), 1)
+      >>> state = bj.Perceptron().init(bj.RBF(gamma=1.0), num_features=2, budget=10)
+      >>> state = bj.step(state, jnp.array([1.0, 2.0]), 1)
       >>> bj.export(path, state)
       >>> import onnxruntime
       >>> session = onnxruntime.InferenceSession(path)

@@ -51,9 +51,9 @@ def probabilities(model: Model, X: RawRows) -> Float[Array | np.ndarray, "n clas
     Example:
       >>> X = np.random.default_rng(0).uniform(-1, 1, (400, 2)).astype(np.float32)
       >>> y = np.where(X[:, 0] * X[:, 1] > 0, 1, -1)
-      >>> state = bj.perceptron.init(
+      >>> state = bj.Perceptron().init(
       ...     bj.RBF(4.0), num_features=2, budget=20, maintenance=bj.RemoveOldest())
-      >>> state, _ = bj.run(bj.perceptron, state, X[:200], y[:200])
+      >>> state, _ = bj.run(state, X[:200], y[:200])
       >>> model = bj.refit(state, X[:200], y[:200], calibrate=True)
       >>> bj.probabilities(model, X[200:]).shape
       (200, 2)

@@ -53,9 +53,9 @@ def merge_models(
 
     Example:
       >>> X, y = bj.datasets.checkerboard(4000, seed=0)
-      >>> state = bj.pegasos.init(
-      ...     bj.RBF(8.0), num_features=2, budget=40, regularization=1e-4)
-      >>> learn = jax.vmap(lambda X, y: bj.run(bj.pegasos, state, X, y)[0])
+      >>> state = bj.Pegasos(regularization=1e-4).init(
+      ...     bj.RBF(8.0), num_features=2, budget=40)
+      >>> learn = jax.vmap(lambda X, y: bj.run(state, X, y)[0])
       >>> shards = learn(X.reshape(4, 1000, 2), y.reshape(4, 1000))
       >>> model = bj.merge_models(shards, 40, X, y)
       >>> len(model.vectors), float((model.predict(X) == y).mean()) > 0.9

@@ -65,9 +65,9 @@ def one_class(
 
     Example:
       >>> X = np.random.default_rng(0).normal(size=(1000, 2)).astype(np.float32)
-      >>> state = bj.sgd.init(
+      >>> state = bj.SGD().init(
       ...     bj.RBF(gamma=0.5), num_features=2, budget=30, num_classes=None)
-      >>> state, _ = bj.run(bj.sgd, state, X, np.ones(1000))
+      >>> state, _ = bj.run(state, X, np.ones(1000))
       >>> model = bj.one_class(state, X, rate=0.1)
       >>> bool(abs(np.mean(model.decision_function(X) < 0) - 0.1) < 0.03)
       True

@@ -144,8 +144,8 @@ def compact(model: Model) -> KernelModel | Labelled:
 
     Example:
       >>> kernel = bj.Mapped(bj.RBF(1.0), np.ones((20, 2), np.float32))
-      >>> state = bj.perceptron.init(kernel, num_features=20, budget=5)
-      >>> state = bj.perceptron.step(state, np.ones(20, np.float32), 1)
+      >>> state = bj.Perceptron().init(kernel, num_features=20, budget=5)
+      >>> state = bj.step(state, np.ones(20, np.float32), 1)
       >>> bj.compact(state).vectors.shape
       (1, 2)
     """

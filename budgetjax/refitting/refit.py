@@ -187,9 +187,9 @@ def refit(
       >>> random = np.random.default_rng(0)
       >>> X = random.uniform(-1, 1, (2000, 2)).astype(np.float32)
       >>> y = np.where(np.sin(5 * X[:, 0]) * X[:, 1] > 0, 1, -1)
-      >>> state = bj.pegasos.init(
-      ...     bj.RBF(gamma=5.0), num_features=2, budget=20, regularization=1e-3)
-      >>> state, _ = bj.run(bj.pegasos, state, X, y)
+      >>> state = bj.Pegasos(regularization=1e-3).init(
+      ...     bj.RBF(gamma=5.0), num_features=2, budget=20)
+      >>> state, _ = bj.run(state, X, y)
       >>> better = bj.refit(state, X, y)
       >>> accuracy = lambda state: np.mean(np.asarray(bj.predict(state, X)) == y)
       >>> bool(accuracy(better) > accuracy(state))

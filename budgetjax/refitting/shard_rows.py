@@ -49,9 +49,9 @@ def shard_rows(
 
     Example:
       >>> X, y = bj.datasets.checkerboard(301, seed=0)
-      >>> state = bj.perceptron.init(bj.RBF(8.0), num_features=2, budget=20,
+      >>> state = bj.Perceptron().init(bj.RBF(8.0), num_features=2, budget=20,
       ...                            maintenance=bj.RemoveOldest())
-      >>> state, _ = bj.run(bj.perceptron, state, X, y)
+      >>> state, _ = bj.run(state, X, y)
       >>> rows, labels, weight = bj.shard_rows(X, y)
       >>> better = bj.refit(state, rows, labels, weight=weight)
       >>> len(rows) % len(jax.devices()), bj.predict(better, rows).shape == labels.shape

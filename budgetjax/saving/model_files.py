@@ -68,8 +68,8 @@ def save(path: str | os.PathLike[str], model: Any) -> None:
     Example:
       >>> import pathlib, tempfile
       >>> path = pathlib.Path(tempfile.mkdtemp()) / "model.safetensors"
-      >>> state = bj.arow.init(bj.RBF(gamma=1.0), num_features=2, budget=10)
-      >>> save(path, bj.arow.step(state, jnp.array([1.0, 2.0]), 1))
+      >>> state = bj.AROW().init(bj.RBF(gamma=1.0), num_features=2, budget=10)
+      >>> save(path, bj.step(state, jnp.array([1.0, 2.0]), 1))
       >>> bj.predict(load(path), jnp.array([[1.0, 2.0]])).tolist()
       [1]
     """
@@ -104,11 +104,12 @@ def load(path: str | os.PathLike[str], *, like: Any = None) -> Any:
       >>> import optax, pathlib, tempfile
       >>> path = pathlib.Path(tempfile.mkdtemp()) / "model.safetensors"
       >>> def empty():
-      ...     return bj.sgd.init(
-      ...         bj.RBF(gamma=1.0), num_features=1, budget=10, num_classes=None,
+      ...     return bj.SGD(
       ...         loss=optax.losses.squared_error,
-      ...         learning_rate=optax.exponential_decay(0.5, 100, 0.9))
-      >>> save(path, bj.sgd.step(empty(), jnp.array([0.0]), 3.0))
+      ...         learning_rate=optax.exponential_decay(0.5, 100, 0.9)
+      ...     ).init(
+      ...         bj.RBF(gamma=1.0), num_features=1, budget=10, num_classes=None)
+      >>> save(path, bj.step(empty(), jnp.array([0.0]), 3.0))
       >>> state = load(path, like=empty())
       >>> bj.decision_function(state, jnp.array([[0.0]])).tolist()
       [3.0]

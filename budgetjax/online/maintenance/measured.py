@@ -48,9 +48,9 @@ class Measured(Maintenance):
     Example:
       >>> X, y = bj.datasets.checkerboard(500, seed=0)
       >>> merge = bj.Measured(bj.Merge())
-      >>> state = bj.pegasos.init(
+      >>> state = bj.Pegasos().init(
       ...     bj.RBF(8.0), num_features=2, budget=20, maintenance=merge)
-      >>> state, _ = bj.run(bj.pegasos, state, X, y)
+      >>> state, _ = bj.run(state, X, y)
       >>> found = state.maintenance
       >>> 0 < float(found.gradient_error) / int(found.num_losses) < 1
       True

@@ -47,7 +47,7 @@ class Merge(Maintenance):
         It has no effect in the multi-class case.
 
     Example:
-      >>> state = bj.pegasos.init(bj.RBF(1.0), num_features=2, budget=10,
+      >>> state = bj.Pegasos().init(bj.RBF(1.0), num_features=2, budget=10,
       ...     maintenance=bj.Merge(same_sign=False))
     """
 
@@ -94,7 +94,7 @@ class MultiMerge(Maintenance):
       same_sign: as for `Merge`.
 
     Example:
-      >>> state = bj.pegasos.init(bj.RBF(1.0), num_features=2, budget=10,
+      >>> state = bj.Pegasos().init(bj.RBF(1.0), num_features=2, budget=10,
       ...     maintenance=bj.MultiMerge(count=4))
     """
 
@@ -159,7 +159,7 @@ class MergeBestPair(Maintenance):
       gram: `k(x_i, x_j)`, shape `(rows, rows)`; set by `init`.
 
     Example:
-      >>> state = bj.pegasos.init(bj.RBF(1.0), num_features=2, budget=10,
+      >>> state = bj.Pegasos().init(bj.RBF(1.0), num_features=2, budget=10,
       ...     maintenance=bj.MergeBestPair())
     """
 

@@ -43,7 +43,7 @@ class Project(Maintenance):
       span: the span of the support vectors; set by `init`.
 
     Example:
-      >>> state = bj.pegasos.init(bj.RBF(1.0), num_features=2, budget=10,
+      >>> state = bj.Pegasos().init(bj.RBF(1.0), num_features=2, budget=10,
       ...     maintenance=bj.Project(best=True))
     """
 
@@ -133,7 +133,7 @@ class DelayedProject(Maintenance):
         least one vector leaves, and at least one of two or more stays.
 
     Example:
-      >>> state = bj.pegasos.init(bj.RBF(1.0), num_features=2, budget=10,
+      >>> state = bj.Pegasos().init(bj.RBF(1.0), num_features=2, budget=10,
       ...     maintenance=bj.DelayedProject(share=0.25))
     """
 
@@ -191,7 +191,7 @@ class ProjectOntoCandidate(Maintenance):
     budget", section 4.1. https://proceedings.mlr.press/v9/wang10b/wang10b.pdf
 
     Example:
-      >>> state = bj.passive_aggressive.init(bj.RBF(1.0), num_features=2, budget=10,
+      >>> state = bj.PassiveAggressive().init(bj.RBF(1.0), num_features=2, budget=10,
       ...     maintenance=bj.ProjectOntoCandidate())
     """
 
@@ -228,7 +228,7 @@ class ProjectOntoNearest(Maintenance):
       gram: `k(x_i, x_j)`, shape `(rows, rows)`; set by `init`.
 
     Example:
-      >>> state = bj.passive_aggressive.init(bj.RBF(1.0), num_features=2, budget=10,
+      >>> state = bj.PassiveAggressive().init(bj.RBF(1.0), num_features=2, budget=10,
       ...     maintenance=bj.ProjectOntoNearest())
     """
 

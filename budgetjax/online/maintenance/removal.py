@@ -28,9 +28,9 @@ class Unbudgeted(Maintenance):
 
     Example:
       >>> X, y = bj.datasets.checkerboard(500, seed=0)
-      >>> state = bj.pegasos.init(
+      >>> state = bj.Pegasos().init(
       ...     bj.RBF(8.0), num_features=2, budget=500, maintenance=bj.Unbudgeted())
-      >>> state, _ = bj.run(bj.pegasos, state, X, y)
+      >>> state, _ = bj.run(state, X, y)
       >>> int(state.expansion.num_active) == int(state.num_updates)
       True
 
@@ -56,7 +56,7 @@ class RemoveOldest(Maintenance):
     """The oldest support vector leaves. O(B).
 
     Example:
-      >>> state = bj.perceptron.init(bj.RBF(1.0), num_features=2, budget=10,
+      >>> state = bj.Perceptron().init(bj.RBF(1.0), num_features=2, budget=10,
       ...     maintenance=bj.RemoveOldest())
     """
 
@@ -77,7 +77,7 @@ class RemoveRandom(Maintenance):
       seed: set by `init(..., seed=)`.
 
     Example:
-      >>> state = bj.perceptron.init(bj.RBF(1.0), num_features=2, budget=10,
+      >>> state = bj.Perceptron().init(bj.RBF(1.0), num_features=2, budget=10,
       ...     maintenance=bj.RemoveRandom(), seed=1)
     """
 
@@ -99,7 +99,7 @@ class RemoveSmallest(Maintenance):
     equal, and this is `RemoveOldest`.
 
     Example:
-      >>> state = bj.passive_aggressive.init(bj.RBF(1.0), num_features=2, budget=10,
+      >>> state = bj.PassiveAggressive().init(bj.RBF(1.0), num_features=2, budget=10,
       ...     maintenance=bj.RemoveSmallest())
     """
 
@@ -141,7 +141,7 @@ class RemoveLargestMargin(Maintenance):
         `init`.
 
     Example:
-      >>> state = bj.perceptron.init(bj.RBF(1.0), num_features=2, budget=10,
+      >>> state = bj.Perceptron().init(bj.RBF(1.0), num_features=2, budget=10,
       ...     maintenance=bj.RemoveLargestMargin(above=2.0))
     """
 
@@ -215,7 +215,7 @@ class RemoveFewestErrors(Maintenance):
       cache: the examples; set by `init`.
 
     Example:
-      >>> state = bj.perceptron.init(bj.RBF(1.0), num_features=2, budget=10,
+      >>> state = bj.Perceptron().init(bj.RBF(1.0), num_features=2, budget=10,
       ...     maintenance=bj.RemoveFewestErrors(size=50))
     """
 
