@@ -209,16 +209,50 @@ def test_the_objective_of_the_stream_is_bounded(classes, double):
     assert bound < 20 * float(jnp.sum(values))
 
 
+# All that a strategy declares for itself, also what is declared one day.
+DECLARED = {
+    name: value
+    for name, value in vars(bj.Maintenance).items()
+    if not name.startswith("_") and not isinstance(value, classmethod | staticmethod)
+}
+# What the wrapper adds something to.
+ADDED_TO = {"start", "restart", "insert"}
+
+
 @pytest.mark.parametrize("strategy", STRATEGIES.values(), ids=STRATEGIES)
 def test_what_a_strategy_declares_holds_for_its_wrapper(strategy):
     wrapped = bj.Measured(strategy)
-    for name, value in vars(bj.Maintenance).items():
-        if isinstance(value, bool):
-            assert getattr(wrapped, name) == getattr(strategy, name), name
-        elif callable(value) and not name.startswith("_"):
-            # No strategy that makes room for several is taken; the others are static.
-            others = "make_room", "replace", "is_complete"
-            assert name in (*vars(bj.Measured), *others), name
+    flags = [name for name, value in DECLARED.items() if isinstance(value, bool)]
+    assert len(flags) > 3
+    for name in flags:
+        assert getattr(wrapped, name) == getattr(strategy, name), name
+
+
+@pytest.mark.parametrize("name", sorted(DECLARED.keys() - ADDED_TO))
+def test_a_wrapper_forwards_all_that_a_strategy_declares(name):
+    def answer(self, *given):
+        return Own(self.count + 1), given
+
+    found = answer if callable(DECLARED[name]) else object()
+
+    class Own(bj.Maintenance):
+        count: int = 0
+
+        locals()[name] = found
+
+    if name in ("make_room", "makes_room_ahead"):
+        with pytest.raises(ValueError, match="make room for one candidate at a time"):
+            bj.Measured(Own())
+        return
+    wrapped = bj.Measured(Own(), num_losses=7)
+    if not callable(found):
+        assert getattr(wrapped, name) is found
+        return
+    # A new strategy is measured as the old one was.
+    new, given = getattr(wrapped, name)("one", 2)
+    assert given == ("one", 2)
+    assert isinstance(new, bj.Measured)
+    assert (new.num_losses, new.strategy.count) == (7, 1)
 
 
 def test_a_strategy_that_refuses_raises_in_its_wrapper_too():

@@ -1,8 +1,10 @@
 """A strategy that measures the degradation by another one; see `Measured`."""
 
 import dataclasses
-from typing import Any
+import functools
+from typing import Any, TypeVar
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Integer
 
@@ -14,6 +16,8 @@ from budgetjax.online.support_set import NOWHERE, Candidate, Edits, Expansion
 
 __all__ = ["Measured"]
 
+Wrapper = TypeVar("Wrapper", bound=type[Maintenance])
+
 
 def _check_immediate(name: str, strategy: Maintenance) -> None:
     if strategy.makes_room_ahead:
@@ -22,11 +26,43 @@ def _check_immediate(name: str, strategy: Maintenance) -> None:
         )
 
 
-def _of_strategy(name: str) -> Any:
-    """A property of a wrapper, that of its strategy."""
-    return property(lambda self: getattr(self.strategy, name))
+def forwards(wrapper: Wrapper) -> Wrapper:
+    """A decorator for a strategy around another one, its field `strategy`.
+
+    What the wrapper does not define itself of all that a strategy declares, flags and
+    methods, is that of the strategy inside.
+    """
+    for name, value in vars(Maintenance).items():
+        # Methods of the class tell how it is constructed, or are no strategy's own.
+        of_class = isinstance(value, classmethod | staticmethod)
+        if not (name.startswith("_") or of_class or name in vars(wrapper)):
+            inside = functools.partial(_inside, name=name)
+            setattr(wrapper, name, property(inside, doc=value.__doc__))
+    return wrapper
 
 
+def _inside(wrapper: Any, name: str) -> Any:
+    """What the strategy inside declares; a method returns new strategies wrapped."""
+    declared = getattr(wrapper.strategy, name)
+    if not callable(declared):
+        return declared
+
+    @functools.wraps(declared)
+    def method(*given: Any, **named: Any) -> Any:
+        return jax.tree.map(
+            lambda part: (
+                dataclasses.replace(wrapper, strategy=part)
+                if isinstance(part, Maintenance)
+                else part
+            ),
+            declared(*given, **named),
+            is_leaf=lambda part: isinstance(part, Maintenance),
+        )
+
+    return method
+
+
+@forwards
 class Measured(Maintenance):
     r"""A wrapper that measures how much a strategy degrades the model.
 
@@ -74,12 +110,6 @@ class Measured(Maintenance):
     degradation: Float[Array, ""] | float = 0.0
     gradient_error: Float[Array, ""] | float = 0.0
 
-    # What the strategy declares, of this one too.
-    makes_room_ahead = _of_strategy("makes_room_ahead")
-    keeps_full = _of_strategy("keeps_full")
-    merges = _of_strategy("merges")
-    inverts = _of_strategy("inverts")
-
     def start(self, kernel, expansion, seed):
         zero = jnp.zeros((), expansion.scale.dtype)
         strategy = self.strategy.start(kernel, expansion, seed)
@@ -100,12 +130,6 @@ class Measured(Maintenance):
             self.degradation + expansion.scale * lost,
             self.gradient_error + lost / candidate.step,
         ), edits
-
-    def rescale(self, factor):
-        return dataclasses.replace(self, strategy=self.strategy.rescale(factor))
-
-    def count_refused(self):
-        return self.strategy.count_refused()
 
 
 def _degradation(
