@@ -80,7 +80,7 @@ def measured(axis: str, value: int, learner: str) -> dict[str, float]:
     if axis == "models":
         states = jax.vmap(init)(jnp.linspace(0.5 * gamma, 2 * gamma, value))
         one = jax.tree.map(lambda leaf: leaf[0], states)
-        together = sweeps.side_by_side(states)
+        together = sweeps.side_by_side()
         given = examples.check_stream(one, X, y, None)
         block = driver.block_length(None)
         program = sweeps._run_sharded.lower(

@@ -10,7 +10,9 @@ the whole stream from an empty model, taken in turn in one process, compilation
 excluded. "predict" scores the same examples with the final model: learning cannot be
 faster. The peers are the tools that a user would pick instead (see `peers.py`), unless
 `--no-peers` leaves them out. With `--sweep`, one model is compared with 64 on a CPU,
-and with up to 1,024 on an accelerator.
+in turn ("map") and in lockstep ("vmap"), and with up to 1,024 on an accelerator. The
+time on the clock is followed by the CPU time of all cores, which other work on the
+machine changes less.
 
 On CPUs, JAX 0.10 turns every operation in a loop into a separate kernel. With
 
@@ -23,6 +25,7 @@ flag is part of the results.
 import argparse
 import functools
 import os
+import time
 from pathlib import Path
 from unittest import mock
 
@@ -152,34 +155,41 @@ def sweep(rows, repeats):
         for copies in (1,) if on_cpu else (1, 4, 16):
             models = stacked(name, num_features, copies)
             count = models.expansion.vectors.shape[0]
-            runs = {}
+            # By the way, the number of devices and that of models.
+            calls = {}
             if copies == 1:
                 # On an accelerator one model is enough: the others would only queue up.
-                runs["one by one", 1] = (
-                    lambda alone: [call() for call in alone],
-                    count if on_cpu else 1,
-                    (alone_calls(models, X, y, count if on_cpu else 1),),
-                )
+                number = count if on_cpu else 1
+                alone = alone_calls(models, X, y, number)
+                calls["one by one", 1, number] = functools.partial(in_turn, alone)
             for how in ("map", "vmap") if on_cpu else ("vmap",):
                 for devices in sorted({1, len(jax.devices())}):
-                    runs[how, devices] = (
-                        sweep_how,
-                        count,
-                        (how, models, X, y, jax.devices()[:devices]),
+                    calls[how, devices, count] = functools.partial(
+                        sweep_how, how, models, X, y, jax.devices()[:devices]
                     )
-            for (how, devices), (function, measured, given) in runs.items():
-                seconds = measure.median(functools.partial(function, *given), repeats)
+            together = jax.jit(jax.vmap(lambda state: bj.run(bj.pegasos, state, X, y)))
+            calls["vmap of run", 1, count] = functools.partial(together, models)
+            seconds = measure.medians(calls, repeats)
+            of_cores = measure.medians(calls, repeats, time.process_time)
+            for key in calls:
+                how, devices, number = key
                 yield {
                     "learner": name,
-                    "models": measured,
+                    "models": number,
                     "how": how,
                     "devices": devices,
-                    "us a model and example": seconds / (n * measured) * 1e6,
+                    "us a model and example": seconds[key] / (n * number) * 1e6,
+                    "of all cores": of_cores[key] / (n * number) * 1e6,
                 }
 
 
+def in_turn(calls):
+    """The results of all calls."""
+    return [call() for call in calls]
+
+
 def sweep_how(how, models, X, y, devices):
-    """A sweep with `vectorize` or without, whichever it would choose."""
+    """A sweep with the models side by side or in turn, whichever it would choose."""
     with mock.patch.object(sweeping, "side_by_side", return_value=how == "vmap"):
         return bj.sweep(models, X, y, devices=devices)
 

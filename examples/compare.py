@@ -4,7 +4,7 @@
     python examples/compare.py --data digits --gamma 0.05 --regularization 1e-3
 
 All learners see the same examples once, in the same order, through the same kernel.
-For each of them `budgetjax.sweep` trains the models of all budgets side by side. The
+For each of them `budgetjax.sweep` trains the models of all budgets in one call. The
 kernel and the regularization can be chosen; the other settings are constants below.
 """
 

@@ -3,9 +3,9 @@
     python examples/sweep.py
     python examples/sweep.py --data digits --gamma 0.01 0.03 0.1 0.3 --budget 20 50 100
 
-One call of `budgetjax.sweep` trains one model per gamma and budget, side by side, on
-one stream. The progressive error, on rows predicted before they are learned, needs no
-test set; the test error is printed next to it.
+One call of `budgetjax.sweep` trains one model per gamma and budget on one stream. The
+progressive error, on rows predicted before they are learned, needs no test set; the
+test error is printed next to it.
 """
 
 import argparse

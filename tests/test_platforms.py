@@ -66,18 +66,22 @@ def test_sweeps_as_other_devices_run_them_learn_the_same(backend, monkeypatch):
     assert_close(kept(actual[0]).expansion, kept(expected[0]).expansion, FLOAT32)
 
 
+@pytest.mark.parametrize("backend", ["cpu", "gpu", "tpu"])
+def test_models_run_in_turn_on_a_cpu_and_side_by_side_elsewhere(backend, monkeypatch):
+    monkeypatch.setattr(jax, "default_backend", lambda: backend)
+    assert sweeps.side_by_side() == (backend != "cpu")
+
+
 # One without a matrix over pairs of vectors, and one with it.
-SWEPT = {"pegasos-merge": True, "arow-multiclass": False}
-SWEPT_ROWS = [row for row in registry.ROWS if row.name in SWEPT]
+SWEPT = registry.named("pegasos-merge", "arow-multiclass")
 
 
-@functools.partial(registry.each, rows=SWEPT_ROWS)
+@functools.partial(registry.each, rows=SWEPT)
 def test_a_sweep(row):
     states = jax.vmap(lambda budget: row.roomy(budget=budget))(jnp.array([5, 9]))
     one = jax.tree.map(lambda leaf: leaf[0], states)
     given = examples.check_stream(one, *row.stream(), None)
-    together = SWEPT[row.name]
-    program = row.learner, tuple(jax.devices()[:1]), together, 256, states
+    program = tuple(jax.devices()[:1]), True, 256, states
     assert "while" in lowered(sweeps._run_sharded, *program, *given)
 
 

@@ -49,7 +49,7 @@ def test_every_model_equals_its_single_run(name, how, num_devices, monkeypatch):
     X, y = row.stream()
     weight = np.arange(60) % 7 != 3
     states = stacked(row)
-    monkeypatch.setattr(sweeps, "side_by_side", lambda states: how == "vmap")
+    monkeypatch.setattr(sweeps, "side_by_side", lambda: how == "vmap")
     result = bj.sweep(
         states, X, y, weight=weight, devices=jax.devices()[:num_devices], block_size=16
     )

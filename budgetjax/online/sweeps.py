@@ -58,14 +58,13 @@ def sweep(
     Cost: that of `budgetjax.run` times the number of models. Memory: X, and the models
     and their blocks; scores are not kept.
 
-    The models of a device run side by side, in lockstep from violation to violation. On
-    a CPU, models that keep a matrix over pairs of support vectors run one after the
-    other, since together the matrices do not fit the cache: six models that project,
-    with budgets of 500 on letter, took 19 seconds side by side and 10 in turn. For all
-    others, side by side was at least as fast: 64 models with budgets of 100 on ijcnn1
-    and two CPU cores took 0.26 (removal) and 0.84 (merging) microseconds per model and
-    example side by side, 0.39 and 0.84 in turn, and 0.70 and 1.45 in separate calls of
-    `run` (`python benchmarks/speed.py --sweep`).
+    On a GPU or a TPU, the models of a device run side by side, in lockstep from
+    violation to violation. On a CPU they run one after the other, each in its own
+    loop, which is less work: 64 models with budgets of 100 on 5,000 rows of ijcnn1 took
+    0.35 (removal) and 0.53 (merging) microseconds of CPU time per model and example in
+    turn, 0.94 and 1.48 side by side, and 1.83 and 1.98 in a `jax.vmap` of `run`
+    (`python benchmarks/speed.py --sweep --rows 5000`). Where a loop of your own has
+    many models, `jax.lax.map` is to a CPU what `jax.vmap` is to an accelerator.
 
     To use all cores of a CPU, give JAX one device per core before its first use:
     `jax.config.update("jax_num_cpu_devices", cores)`.
@@ -114,7 +113,7 @@ def sweep(
     spare = -models % len(chosen)
     index = np.minimum(np.arange(models + spare), models - 1)
     padded = _take(states, index) if spare else states
-    together = side_by_side(states)
+    together = side_by_side()
     results = _run_anywhere(chosen, together, size, padded, X, y, weights)
     result, is_finite = _summarise(models, size, *results, weights)
     new = result.states
@@ -149,11 +148,9 @@ def _summarise(
     return Sweep(states, rounds, errors), is_finite
 
 
-def side_by_side(states: Online) -> bool:
-    """Whether models run side by side: not if their matrices overflow the cache."""
-    rows = states.expansion.vectors.shape[1]
-    pairs = any(leaf.shape[1:] == (rows, rows) for leaf in jax.tree.leaves(states))
-    return not (pairs and _platform.on_cpu())
+def side_by_side() -> bool:
+    """Whether the models of a device run in lockstep; on a CPU they run in turn."""
+    return not _platform.on_cpu()
 
 
 def _run_anywhere(devices, together, size, *arrays):

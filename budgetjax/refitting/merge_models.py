@@ -34,7 +34,7 @@ def merge_models(
 
     Args:
       parts: models with the same kernel and columns, as for `compress`; or states of
-        one algorithm stacked by `jax.vmap`, or by
+        one algorithm stacked by `jax.lax.map` or `jax.vmap`, or by
         `jax.experimental.multihost_utils.process_allgather`.
       budget: the number of support vectors, at least 1; if all models together have no
         more, all are kept.
@@ -53,10 +53,10 @@ def merge_models(
 
     Example:
       >>> X, y = bj.datasets.checkerboard(4000, seed=0)
-      >>> state = bj.Pegasos(regularization=1e-4).init(
-      ...     bj.RBF(8.0), num_features=2, budget=40)
-      >>> learn = jax.vmap(lambda X, y: bj.run(state, X, y)[0])
-      >>> shards = learn(X.reshape(4, 1000, 2), y.reshape(4, 1000))
+      >>> state = bj.pegasos.init(
+      ...     bj.RBF(8.0), num_features=2, budget=40, regularization=1e-4)
+      >>> rows = X.reshape(4, 1000, 2), y.reshape(4, 1000)
+      >>> shards = jax.lax.map(lambda part: bj.run(bj.pegasos, state, *part)[0], rows)
       >>> model = bj.merge_models(shards, 40, X, y)
       >>> len(model.vectors), float((model.predict(X) == y).mean()) > 0.9
       (40, True)
