@@ -204,7 +204,9 @@ def predict(model: "Model", X: RawRows) -> Scores:
       >>> bj.predict(model, X).tolist()
       [1, -1]
     """
-    return predict_from_scores(model, score_rows(model, X))
+    if isinstance(unwrap_labelled(model), Labelled):
+        return predict_from_scores(model, score_rows(model, X))
+    return score_rows(model, X, link=approximate_link(model))
 
 
 @_pytree.record
@@ -552,10 +554,7 @@ def values_at_vectors(model: KernelModel) -> Float[Array, " m *classes"]:
 
 def predict_from_scores(model: Model, scores: Scores) -> Scores:
     """The labels, or values, for these scores of a model."""
-    if is_regressor(model):
-        numpy = np if isinstance(scores, np.ndarray) else jnp
-        return numpy.exp(scores) if inverse_link(model) == losses.EXP else scores
-    return labels.labels_from_scores(scores, as_labelled(model).classes)
+    return scoring.apply_link(inverse_link(model), scores, as_labelled(model).classes)
 
 
 def class_labels(model: Model) -> np.ndarray | None:
@@ -718,8 +717,13 @@ def _densify(
     return X if scaling is None else scaling.apply(X, dtype_of(model))
 
 
-def score_rows(model: Model, X: RawRows, first_row: int = 0) -> Scores:
-    """The scores of rows by a model of any kind; messages count from `first_row`."""
+def score_rows(
+    model: Model, X: RawRows, first_row: int = 0, link: Name = losses.IDENTITY
+) -> Scores:
+    """The scores of rows by a model of any kind; messages count from `first_row`.
+
+    With a `link`, a model that is not a `Labelled` gives what its scores mean.
+    """
     X = without_names(model, X)
     model, features = unwrap_labelled(model), num_features(model)
     if isinstance(model, Labelled):
@@ -728,7 +732,7 @@ def score_rows(model: Model, X: RawRows, first_row: int = 0) -> Scores:
             model, X
         )
     if isinstance(model, LinearModel):
-        return scoring.linear_scores(model.weights, model.bias, X, first_row)
+        return scoring.linear_scores(model.weights, model.bias, X, first_row, link)
     rows = raw_rows.cast_rows(X, features, dtype_of(model))
     if isinstance(model, ModelBase) and not isinstance(model, State):
         scores = _score_each(model, rows)
@@ -743,10 +747,10 @@ def score_rows(model: Model, X: RawRows, first_row: int = 0) -> Scores:
         own = model.expansion
         parts = own.vectors, own.squares, own.coefficients_and_sums, own.scale, None
         origin = own.origin
-    columns = num_columns(model)
+    output = scoring.Output(num_columns(model), link)
     split = _sharding.split_by_rows(rows)
     scores, finite = scoring.kernel_scores(
-        model.kernel, *parts, rows, columns, split, origin
+        model.kernel, *parts, rows, output, split, origin
     )
     if not isinstance(finite, Tracer) and not finite:
         _checks.check_finite(rows, first_row)

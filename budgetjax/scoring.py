@@ -1,7 +1,7 @@
-"""Scores of rows by support vectors, and by weights, in blocks."""
+"""Scores of rows by support vectors, and by weights, in blocks, and what they mean."""
 
 import functools
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.export
@@ -10,17 +10,36 @@ import numpy as np
 from jax.core import Tracer
 from jax.sharding import NamedSharding, PartitionSpec
 from jax.typing import ArrayLike
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Shaped
 
-from budgetjax import _checks, _sharding, kernels
+from budgetjax import _checks, _sharding, kernels, labels, losses
+from budgetjax._pytree import Name
 from budgetjax.kernels import Kernel
 from budgetjax.raw_rows import RawRows, RowStore, as_matrix, check_shape
 
 # Rows per block of scores: their kernel rows fit in a CPU's cache.
 PREDICTION_BLOCK = 1024
-
-
 Scores = TypeVar("Scores", Array, np.ndarray)
+Values = TypeVar("Values", bound=Array | np.ndarray)
+
+
+class Output(NamedTuple):
+    """The number of scores per row, and what is made of them by `apply_link`."""
+
+    columns: int
+    link: Name
+
+
+def apply_link(link: Name, scores: Values, classes: np.ndarray | None = None) -> Values:
+    """The labels, or values, of scores with this meaning; `IDENTITY` keeps scores."""
+    if link == losses.IDENTITY:
+        return scores
+    made: Any = scores
+    if link == losses.EXP:
+        made = np.exp(made) if isinstance(made, np.ndarray) else jnp.exp(made)
+    else:
+        made = labels.labels_from_scores(made, classes)
+    return made
 
 
 @functools.partial(jax.jit, static_argnums=(7, 8))
@@ -36,32 +55,33 @@ def kernel_scores(
     scale: Float[Array, ""] | None,
     bias: Float[Array, "*classes"] | None,
     X: Float[Array, "n d"],
-    columns: int,
+    output: Output,
     split: NamedSharding | None = None,
     origin: Float[Array, " d"] | None = None,
-) -> tuple[Float[Array, "n ..."], Bool[Array, ""]]:
-    """The scores, and whether all squared norms are finite, without reading X again.
+) -> tuple[Shaped[Array, "n ..."], Bool[Array, ""]]:
+    """What the scores mean, and whether all norms are finite, without reading X again.
 
     The models of all learners with this kernel and these sizes share one program. The
-    first `columns` of `terms` are the coefficients, and `scale` multiplies them. With
+    first columns of `terms` are the coefficients, and `scale` multiplies them. With
     `split`, from `_sharding.split_by_rows`, every device scores its own rows. The
     vectors are differences from the origin; None finds one for vectors as they are.
     """
     if origin is None and kernel.shifts:
-        present = jnp.any(terms[:, :columns] != 0, axis=1)
+        present = jnp.any(terms[:, : output.columns] != 0, axis=1)
         origin = kernels.origin_of(kernel, vectors, present)
         vectors = vectors - origin[None]
     model = kernel, vectors, squares, terms, scale, bias, origin
-    local = functools.partial(_score_in_blocks, columns)
+    local = functools.partial(_score_in_blocks, output)
     if split is None:
         return local(X, model)
     return _sharding.map_rows(local, split, X, model)
 
 
 def _score_in_blocks(
-    columns: int, X: Float[Array, "n d"], model: tuple[Any, ...]
-) -> tuple[Float[Array, "n ..."], Bool[Array, ""]]:
+    output: Output, X: Float[Array, "n d"], model: tuple[Any, ...]
+) -> tuple[Shaped[Array, "n ..."], Bool[Array, ""]]:
     kernel, vectors, squares, terms, scale, bias, origin = model
+    columns, link = output
     known = kernels.squared_norms(vectors) if squares is None else squares
     n = X.shape[0]
 
@@ -90,7 +110,7 @@ def _score_in_blocks(
         scores, finite = jax.lax.fori_loop(0, -(-n // size), block, carry)
     scores = scores if scale is None else scale * scores
     scores = scores if bias is None else scores + jnp.reshape(bias, (1, -1))
-    return squeeze_columns(scores), finite
+    return apply_link(link, squeeze_columns(scores)), finite
 
 
 def pad_vectors(
@@ -123,28 +143,38 @@ def linear_scores(
     bias: ArrayLike,
     X: RawRows,
     first_row: int,
-) -> Float[Array, " n"]:
-    """The scores of a linear model for dense or sparse rows; O(n d), or O(nonzeros)."""
+    link: Name,
+) -> Shaped[Array, " n"]:
+    """What the scores of a linear model mean, as in `kernel_scores`.
+
+    Cost: O(n d) for dense rows, and O(nonzeros) for sparse ones.
+    """
     if isinstance(X, RowStore):  # `SparseRows`, finite since they were made
         check_shape(X.shape, len(weights))
-        return _apply_weights(weights, bias, X)
+        return _apply_weights(weights, bias, X, link)
     rows: Any = as_matrix(X, len(weights))
     if isinstance(rows, jax.Array | np.ndarray):
         _checks.check_finite(rows, first_row)
     if isinstance(rows, jax.Array) or isinstance(weights, Tracer):
-        return _apply_weights(weights, bias, _checks.to_device(rows, weights.dtype))
+        rows = _checks.to_device(rows, weights.dtype)
+        return _apply_weights(weights, bias, rows, link)
     # NumPy and SciPy need no copy of the rows and no compiled program.
     scores = rows @ np.asarray(weights) + np.asarray(bias)
-    return _checks.to_device(scores, weights.dtype)
+    with np.errstate(over="ignore", under="ignore"):
+        scores = scores.astype(jax.dtypes.canonicalize_dtype(weights.dtype))
+    made = apply_link(link, scores)
+    return _checks.to_device(made, made.dtype)
 
 
-@jax.jit
+@functools.partial(jax.jit, static_argnums=3)
 def _apply_weights(
-    weights: Float[Array, " d"], bias: ArrayLike, X: Array | RowStore
-) -> Float[Array, " n"]:
+    weights: Float[Array, " d"], bias: ArrayLike, X: Array | RowStore, link: Name
+) -> Shaped[Array, " n"]:
     if isinstance(X, RowStore):
-        return X.products(weights) + bias
-    return jnp.matmul(X, weights, precision="highest") + bias
+        products = X.products(weights)
+    else:
+        products = jnp.matmul(X, weights, precision="highest")
+    return apply_link(link, products + bias)
 
 
 def squeeze_columns(scores: Scores) -> Scores:

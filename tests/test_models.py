@@ -127,10 +127,37 @@ def test_a_regressor_predicts_values():
 def test_states_of_all_algorithms_share_a_program():
     from budgetjax.scoring import kernel_scores
 
-    bj.predict(learned(), X)
+    bj.decision_function(learned(), X)
     known = kernel_scores._cache_size()
     bj.predict(regressor(), X)
     assert kernel_scores._cache_size() == known
+
+
+@pytest.mark.parametrize("function", [bj.predict, bj.decision_function])
+@pytest.mark.parametrize("name", KINDS_OF_MODELS)
+def test_rows_are_scored_and_labelled_by_one_program(name, function, caplog):
+    """Labels are made in it; what NumPy does for a linear model needs no program."""
+    model = models()[name][0]
+    # A number of rows that no other program has.
+    unique = 31 + 2 * KINDS_OF_MODELS.index(name) + (function is bj.predict)
+    rows = np.resize(X, (unique, D))
+    programs = []
+    for given in (rows.astype(float), jnp.asarray(rows)):
+        caplog.clear()
+        with jax.log_compiles():
+            function(model, given)
+        told = [record.getMessage() for record in caplog.records]
+        programs.append(sum(text.startswith("Compiling jit(") for text in told))
+    assert programs == ([0, 1] if name in ("linear model", "solution") else [1, 0])
+
+
+def test_exponentials_of_scores_are_in_the_program_too():
+    shape = {"num_features": D, "budget": B, "num_classes": None}
+    state = bj.sgd.init(KERNEL, **shape, loss=poisson, learning_rate=0.1)
+    state = bj.sgd.step(state, X[0], 2.5)
+    values, scores = bj.predict(state, X), bj.decision_function(state, X)
+    assert scores[0] != 0
+    np.testing.assert_allclose(values, np.exp(scores), rtol=1e-6)
 
 
 @pytest.mark.parametrize("classes", [2, 3])
