@@ -7,6 +7,7 @@ from compare import kept
 from registry import FIXED_FEATURES, N
 
 import budgetjax as bj
+from budgetjax.online import driver, examples
 
 # Examples to a block in float64: of nine blocks, the last begins in the one before.
 BLOCK = 7
@@ -72,6 +73,15 @@ def loop(row, state, X, y, weight=None):
     """The state after the steps, and all scores."""
     states, scores = steps(row, state, X, y, weight)
     return jax.tree.map(lambda leaf: leaf[-1], states), scores
+
+
+def compiled_text(row, block_size=None):
+    """Of the program that other tests of the row run; it is not compiled again."""
+    state = row.roomy()
+    given = examples.check_stream(state, *row.stream(), None)
+    size = driver.block_length(block_size)
+    program = driver.run_checked.lower(state, *given, size, True)
+    return program.compile().as_text()
 
 
 def without_room(state, like):

@@ -10,21 +10,13 @@ import pytest
 import registry
 from compiling import OLDER_FUSIONS
 from registry import CAPACITY, NUM_FEATURES, N
+from runs import compiled_text
 
 import budgetjax as bj
-from budgetjax.online import driver, examples
+from budgetjax.online import driver
 
 ROWS = CAPACITY + 1
 VECTORS = f"{ROWS},{NUM_FEATURES}"
-
-
-def compiled_text(row, block_size=None):
-    """Of the program that other tests of the row run; it is not compiled again."""
-    state = row.roomy()
-    given = examples.check_stream(state, *row.stream(), None)
-    size = driver.block_length(block_size)
-    program = driver.run_checked.lower(state, *given, size, True)
-    return program.compile().as_text()
 
 
 def copies_in_loops(text, shape):
