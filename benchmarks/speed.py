@@ -167,7 +167,7 @@ def sweep(rows, repeats):
                     calls[how, devices, count] = functools.partial(
                         sweep_how, how, models, X, y, jax.devices()[:devices]
                     )
-            together = jax.jit(jax.vmap(lambda state: bj.run(bj.pegasos, state, X, y)))
+            together = jax.jit(jax.vmap(lambda state: bj.run(state, X, y)))
             calls["vmap of run", 1, count] = functools.partial(together, models)
             seconds = measure.medians(calls, repeats)
             of_cores = measure.medians(calls, repeats, time.process_time)

@@ -153,8 +153,8 @@ def test_rows_are_scored_and_labelled_by_one_program(name, function, caplog):
 
 def test_exponentials_of_scores_are_in_the_program_too():
     shape = {"num_features": D, "budget": B, "num_classes": None}
-    state = bj.sgd.init(KERNEL, **shape, loss=poisson, learning_rate=0.1)
-    state = bj.sgd.step(state, X[0], 2.5)
+    state = bj.SGD(loss=poisson, learning_rate=0.1).init(KERNEL, **shape)
+    state = bj.step(state, X[0], 2.5)
     values, scores = bj.predict(state, X), bj.decision_function(state, X)
     assert scores[0] != 0
     np.testing.assert_allclose(values, np.exp(scores), rtol=1e-6)

@@ -53,10 +53,10 @@ def merge_models(
 
     Example:
       >>> X, y = bj.datasets.checkerboard(4000, seed=0)
-      >>> state = bj.pegasos.init(
-      ...     bj.RBF(8.0), num_features=2, budget=40, regularization=1e-4)
+      >>> state = bj.Pegasos(regularization=1e-4).init(
+      ...     bj.RBF(8.0), num_features=2, budget=40)
       >>> rows = X.reshape(4, 1000, 2), y.reshape(4, 1000)
-      >>> shards = jax.lax.map(lambda part: bj.run(bj.pegasos, state, *part)[0], rows)
+      >>> shards = jax.lax.map(lambda part: bj.run(state, *part)[0], rows)
       >>> model = bj.merge_models(shards, 40, X, y)
       >>> len(model.vectors), float((model.predict(X) == y).mean()) > 0.9
       (40, True)
