@@ -25,10 +25,13 @@ from budgetjax.models import Support as Support
 from budgetjax.models import decision_function as decision_function
 from budgetjax.models import predict as predict
 from budgetjax.models import support as support
-from budgetjax.online.averages import average_iterates as average_iterates
+from budgetjax.online.changes import average_iterates as average_iterates
+from budgetjax.online.changes import with_kernel as with_kernel
+from budgetjax.online.changes import with_learner as with_learner
 from budgetjax.online.driver import run as run
 from budgetjax.online.driver import step as step
 from budgetjax.online.driver import variance as variance
+from budgetjax.online.edits import Edits as Edits
 from budgetjax.online.learner import Learner as Learner
 from budgetjax.online.learners.ahpatron import Ahpatron as Ahpatron
 from budgetjax.online.learners.alma import ALMA as ALMA
@@ -50,13 +53,10 @@ from budgetjax.online.maintenance.projection import *
 from budgetjax.online.maintenance.removal import *
 from budgetjax.online.maintenance.strategy import Maintenance as Maintenance
 from budgetjax.online.registry import register as register
-from budgetjax.online.registry import with_kernel as with_kernel
-from budgetjax.online.registry import with_learner as with_learner
 from budgetjax.online.state import Online as Online
 from budgetjax.online.state import Round as Round
 from budgetjax.online.state import State as State
 from budgetjax.online.support_set import Candidate as Candidate
-from budgetjax.online.support_set import Edits as Edits
 from budgetjax.online.support_set import Expansion as Expansion
 from budgetjax.online.sweeps import Grid as Grid
 from budgetjax.online.sweeps import Sweep as Sweep

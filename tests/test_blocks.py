@@ -1,7 +1,5 @@
 """The block engine gives what the plain scan of `step` gives."""
 
-import functools
-
 import chex
 import jax
 import jax.numpy as jnp

@@ -15,7 +15,7 @@ from registry import CAPACITY
 import budgetjax as bj
 from budgetjax._pytree import UNIT, Counter
 from budgetjax.online import algorithm
-from budgetjax.online.support_set import FREE
+from budgetjax.online.slots import FREE
 
 # Just under every place where a word of 30, 31 or 32 bits is full, and a long stream.
 FAR = (UNIT - 30, 2**31 - 30, 2**32 - 30, 10**10, 10**12)

@@ -10,7 +10,6 @@ import pytest
 
 import budgetjax as bj
 from budgetjax.estimators import BudgetedKernelClassifier
-from budgetjax.online import algorithm
 
 X = np.random.default_rng(0).normal(size=(60, 2)).astype(np.float32)
 y = np.where(X[:, 0] * X[:, 1] > 0, 1, -1).astype(np.int32)

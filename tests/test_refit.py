@@ -74,7 +74,7 @@ def holding(state, Z):
     new = {
         "vectors": rows,
         "squares": np.sum(rows**2, axis=1),
-        "ages": np.where(slots < len(Z), slots + 1, np.int32(support_set.FREE)),
+        "ages": np.where(slots < len(Z), slots + 1, np.int32(slots.FREE)),
         "num_active": np.asarray(len(Z), np.int32),
     }
     return state._replace(

@@ -14,8 +14,10 @@ import registry
 import budgetjax as bj
 from budgetjax import _checks, losses, models
 from budgetjax._pytree import Name
-from budgetjax.online import driver, support_set
-from budgetjax.online.support_set import FREE, Candidate
+from budgetjax.online import driver
+from budgetjax.online.edits import write
+from budgetjax.online.slots import FREE
+from budgetjax.online.support_set import Candidate
 
 X = np.random.default_rng(0).normal(size=(20, 2)).astype(np.float32)
 y = np.where(X[:, 0] > 0, 1, -1).astype(np.int32)
@@ -183,7 +185,7 @@ def test_every_strategy_fills_the_slot_that_a_merge_of_three_has_freed(strategy)
         )
         started = strategy.start(kernel, hole, 0)
         _, edits = started.insert(kernel, hole, candidate)
-        return edits.rows[-1].slot, support_set.write(hole, edits).mask
+        return edits.rows[-1].slot, write(hole, edits).mask
 
     slot, mask = admitted()
     assert slot == 1

@@ -27,7 +27,7 @@ from budgetjax.estimators.inputs import (
 from budgetjax.kernels import Kernel, Mapped
 from budgetjax.models import Labelled
 from budgetjax.online import driver, importance
-from budgetjax.online.averages import average_iterates
+from budgetjax.online.changes import average_iterates
 from budgetjax.online.choices import Choice
 from budgetjax.online.examples import check_labels, check_weights
 from budgetjax.online.learner import Learner

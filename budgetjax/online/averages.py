@@ -1,72 +1,62 @@
-"""Averages of iterates, of states whose learner was made with `average=`."""
+"""The memory of averages of iterates, beside the coefficients of a support set."""
+
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax.numpy as jnp
+from jaxtyping import Array, Float, Integer
 
-from budgetjax import _counters, _forks
-from budgetjax._errors import ArgumentError, names_errors
-from budgetjax.online.state import State
+from budgetjax import _pytree
+from budgetjax._shapes import Scalar
+
+if TYPE_CHECKING:
+    from budgetjax.online.support_set import Expansion
 
 
-@names_errors("average_iterates")
-def average_iterates(state: State) -> State:
-    """The state with the average of its iterates as the model, for predictions; O(B C).
+@_pytree.record
+class Average(NamedTuple):
+    """The memory of an average of iterates, in addition to the sums in the support set.
 
-    It is the average of the models after each round from `average` on (see
-    `budgetjax.Learner.init`), mapped through all later maintenance: if a vector was
-    removed, projected or merged, so was its part of the average. The average is
-    therefore as good as the maintenance: over the second half of a stream, with 100
-    vectors on letter, usps, ijcnn1 and checkerboard, it gained 0.7 to 9 points of
-    accuracy with `Project`, nothing reliable with `Merge`, and lost up to 15 points
-    with removal (`python benchmarks/accuracy.py`). The result cannot continue to learn
-    from where `state` was: keep both.
-
-    Args:
-      state: a state made with `average=`, or stacked states.
-
-    Returns:
-      A state for `decision_function`, `predict` and `support`. Before the first round
-      of the average it is the last iterate.
-
-    Example:
-      >>> state = bj.Perceptron().init(bj.RBF(1.0), num_features=1, budget=2,
-      ...     maintenance=bj.RemoveOldest(), average=True)
-      >>> X, y = np.array([[0.0], [9.0]]), np.array([1, -1])
-      >>> state, _ = bj.run(state, X, y)
-      >>> bj.support(bj.average_iterates(state)).coefficients.tolist()
-      [[1.0], [-0.5]]
+    Attributes:
+      start: the first round whose model is in the average, in words; see
+        `budgetjax._counters`.
+      scale_sum: the sum of the scales since the sums were last brought up to date. A
+        round that changes only the scale thus costs one addition.
+      total: the number of rounds in the sums. It is halved together with them when
+        rounding would lose another round, so in float32 an average covers about 2^23
+        rounds.
     """
-    _forks.check()
-    expansion = state.expansion
+
+    start: Integer[Array, "*models two"]
+    scale_sum: Float[Array, "*models"]
+    total: Float[Array, "*models"]
+
+    @property
+    def fade_factor(self) -> Float[Array, "*models"]:
+        """The factor of the sums before the next round: 1, or occasionally 1/2."""
+        whole = self.total < 1 / jnp.finfo(self.total.dtype).eps
+        return jnp.where(whole, 1.0, 0.5).astype(self.total.dtype)
+
+    def fade(self) -> "Average":
+        """The average before the next round."""
+        factor = self.fade_factor
+        return self._replace(
+            scale_sum=self.scale_sum * factor, total=self.total * factor
+        )
+
+
+def add_to_sums(
+    terms: Float[Array, "*rows both"], scale_sum: Scalar
+) -> Float[Array, "*rows both"]:
+    """The terms with sums that have the coefficients in this sum of scales, too."""
+    coefficients, sums = jnp.split(terms, 2, axis=-1)
+    return jnp.concatenate([coefficients, sums + scale_sum * coefficients], axis=-1)
+
+
+def fade(expansion: "Expansion") -> "Expansion":
+    """The expansion with its sums ready for another round."""
     average = expansion.average
     if average is None:
-        raise ArgumentError(
-            "state",
-            "be of a learner made with average=True, or from a round on",
-            "one without",
-        )
-    coefficients, sums = jnp.split(expansion.coefficients_and_sums, 2, axis=-1)
-    total = average.total[..., None, None]
-    sums = sums + average.scale_sum[..., None, None] * coefficients
-    true = expansion.scale[..., None, None] * coefficients
-    means = jnp.where(total > 0, sums / jnp.maximum(total, 1), true)
-    return state._replace(
-        expansion=expansion._replace(
-            coefficients_and_sums=means,
-            scale=jnp.ones_like(expansion.scale),
-            average=None,
-        )
-    )
-
-
-def restart_average(state: State) -> State:
-    """The state, with an average that covers the rounds from the next one on."""
-    average = state.expansion.average
-    if average is None:
-        return state
-    start = int(_counters.number(average.start))
-    average = average._replace(
-        start=_counters.of(max(start, int(state.num_seen) + 1))[0],
-        scale_sum=jnp.zeros_like(average.scale_sum),
-        total=jnp.zeros_like(average.total),
-    )
-    return state._replace(expansion=state.expansion._replace(average=average))
+        return expansion
+    coefficients, sums = jnp.split(expansion.coefficients_and_sums, 2, axis=1)
+    terms = jnp.concatenate([coefficients, average.fade_factor * sums], axis=1)
+    return expansion._replace(coefficients_and_sums=terms, average=average.fade())

@@ -8,8 +8,10 @@ from budgetjax import _pytree
 from budgetjax._shapes import Scalar
 from budgetjax.kernels import Kernel
 from budgetjax.online import support_set
+from budgetjax.online.edits import Edits, stack_rows, with_rescale, write
+from budgetjax.online.slots import NOWHERE
 from budgetjax.online.state import State
-from budgetjax.online.support_set import NOWHERE, Edits, Expansion
+from budgetjax.online.support_set import Expansion
 
 
 @_pytree.record
@@ -47,8 +49,8 @@ def squared_norm_after(
     update changes all terms, and needs the full kernel matrix, O(B^2 d).
     """
     if edits.rank_one_updates:
-        return squared_norm_of(kernel, support_set.write(expansion, edits))
-    rows = support_set.stack(edits.rows)
+        return squared_norm_of(kernel, write(expansion, edits))
+    rows = stack_rows(edits.rows)
     wanted, slots = (rows.slot != NOWHERE)[:, None], jnp.maximum(rows.slot, 0)
     new = jnp.where(wanted, rows.term[:, : expansion.num_columns], 0)
     old = jnp.where(wanted, -expansion.coefficients[slots], 0)
@@ -80,5 +82,5 @@ def project_onto_ball(
     squared_norm = squared_norm_after(kernel, expansion, squared_norm, edits)
     norm = jnp.sqrt(jnp.maximum(squared_norm, 0)) * expansion.scale
     shrink = jnp.minimum(1, radius / jnp.maximum(norm, radius))
-    edits, factor = support_set.with_rescale(expansion, edits._replace(shrink=shrink))
+    edits, factor = with_rescale(expansion, edits._replace(shrink=shrink))
     return edits, squared_norm * factor * factor, shrink, factor

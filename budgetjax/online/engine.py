@@ -52,15 +52,19 @@ from jaxtyping import Array, Bool, Float, Integer, Shaped
 from budgetjax import _counters, _platform, _sharding, kernels, losses
 from budgetjax._errors import ArgumentError, names_errors
 from budgetjax._shapes import Examples, Flag, Index, PerExample, Scalar, Scores, Targets
-from budgetjax.online import support_set
-from budgetjax.online.state import SEEN, State
-from budgetjax.online.support_set import (
-    NOWHERE,
-    Average,
-    Candidate,
+from budgetjax.online import averages, slots, support_set
+from budgetjax.online.averages import Average
+from budgetjax.online.edits import (
     Edits,
     Row,
+    check_edits,
+    no_edits,
+    scale_after,
+    write,
 )
+from budgetjax.online.slots import NOWHERE
+from budgetjax.online.state import SEEN, State
+from budgetjax.online.support_set import Candidate
 
 
 class Block(NamedTuple):
@@ -214,7 +218,7 @@ def _prepare_block(
             raise ArgumentError("decay", wanted, f"shape {decay.shape}")
     # The decay before the first round is 0, up to a correction of the scale's rounding,
     # which waits for a round: examples of weight 0 change nothing.
-    expansion = support_set.fade_average(state.expansion)
+    expansion = averages.fade(state.expansion)
     scale = decayed_scale(expansion.scale, jnp.where(rounds_ahead[-1] > 0, decay[0], 0))
     state = state._replace(expansion=expansion._replace(scale=scale))
     in_average = present
@@ -254,7 +258,7 @@ def _start_loop(
     none = zero - 1
     arrays = state, kernel_rows, scores, first, none
     like = jax.eval_shape(lambda *arrays: _update(block, *arrays)[1], *arrays)
-    edits = _without_example(support_set.no_edits(like))
+    edits = _without_example(no_edits(like))
     # Zeros, but not those that other arrays share, which would be copied.
     columns = tuple(jnp.minimum(block.weights, 0) for _ in edits.rows[:-1])
     (loop,) = _sharding.vary(
@@ -307,9 +311,9 @@ def _make_room(block: Block, loop: Loop, wanted: Flag) -> Loop:
     """
     state = loop.state
     edits, _ = _with_example(block, loop.state, loop.edits, loop.columns, loop.last)
-    before = support_set.write(state.expansion, edits)
+    before = write(state.expansion, edits)
     after = state.maintenance.make_room(state.kernel, before)
-    expansion = support_set.select(wanted, after, before)
+    expansion = slots.select(wanted, after, before)
     state = state.learner.refresh(state._replace(expansion=expansion))
     kernel_rows = support_set.kernel_rows(
         state.kernel, expansion, block.X, block.squares
@@ -319,7 +323,7 @@ def _make_room(block: Block, loop: Loop, wanted: Flag) -> Loop:
         state=state,
         kernel_rows=kernel_rows,
         unscaled=unscaled,
-        edits=support_set.no_edits(loop.edits),
+        edits=no_edits(loop.edits),
     )
 
 
@@ -349,7 +353,7 @@ def _finish_block(block: Block, state: State, loop: Loop) -> State:
     """The state after the rounds that follow the last violation."""
     size = block.X.shape[0]
     edits, _ = _with_example(block, loop.state, loop.edits, loop.columns, loop.last)
-    new, expansion = loop.state, support_set.write(loop.state.expansion, edits)
+    new, expansion = loop.state, write(loop.state.expansion, edits)
     average = expansion.average
     if average is not None:
         count = jnp.sum(block.in_average, dtype=average.total.dtype)
@@ -417,8 +421,8 @@ def _change_model(block: Block, loop: Loop) -> Loop:
         block, loop.state, loop.edits, loop.columns, loop.last
     )
     slots = [row.slot for row in edits.rows]
-    kernel_rows = support_set.put_rows(loop.kernel_rows, slots, columns, axis=1)
-    expansion = support_set.write(loop.state.expansion, edits)
+    kernel_rows = slots.put_rows(loop.kernel_rows, slots, columns, axis=1)
+    expansion = write(loop.state.expansion, edits)
     state = loop.state._replace(expansion=expansion)
 
     i = loop.next
@@ -441,7 +445,7 @@ def _select_loop(ready: Flag, new: Loop, old: Loop) -> Loop:
     violation.
     """
     state, scales = _without_arrays(old.state)
-    nothing = support_set.no_edits(new.edits)
+    nothing = no_edits(new.edits)
     rows = tuple(
         row._replace(slot=blank.slot)
         for row, blank in zip(new.edits.rows, nothing.rows, strict=True)
@@ -451,7 +455,7 @@ def _select_loop(ready: Flag, new: Loop, old: Loop) -> Loop:
         kernel_rows=new.kernel_rows,
         edits=nothing._replace(rows=rows),
     )
-    return support_set.select(ready, new, old)
+    return slots.select(ready, new, old)
 
 
 def _without_arrays(state: State) -> tuple[State, tuple[Scalar, Average | None]]:
@@ -494,7 +498,7 @@ def _next_violation(
 
     violations = jax.vmap(violates)(block.rounds_ahead[:-1], scores, block.y)
     candidates = violations & later & (block.weights > 0)
-    return scores, support_set.least(jnp.where(candidates, index, unscaled.shape[0]))
+    return scores, slots.least(jnp.where(candidates, index, unscaled.shape[0]))
 
 
 def _update(
@@ -529,11 +533,9 @@ def _update(
     learner = state.learner
     returned = learner.update(given, scores[i], block.y[i], candidate)
     with names_errors(type(learner).__name__):
-        new, edits = support_set.check_edits(
-            "update", State, returned, given, given.expansion
-        )
+        new, edits = check_edits("update", State, returned, given, given.expansion)
         _check_unchanged(new, given)
-    scale = support_set.scale_after(scale, edits)
+    scale = scale_after(scale, edits)
     if average is not None:
         # They bring the sums of the average up to date, too.
         edits = edits._replace(scale_sum=average.scale_sum)

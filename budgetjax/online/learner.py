@@ -27,9 +27,11 @@ from budgetjax._shapes import (
 )
 from budgetjax.kernels import Kernel
 from budgetjax.online import engine, support_set
+from budgetjax.online.averages import Average
+from budgetjax.online.edits import Edits
 from budgetjax.online.maintenance import Maintenance, Merge, Project
 from budgetjax.online.state import State
-from budgetjax.online.support_set import Average, Candidate, Edits, Expansion
+from budgetjax.online.support_set import Candidate, Expansion
 
 # The optional arguments of `Learner.init`, which a learner names if it takes them.
 OPTIONAL = ("num_classes", "num_outputs", "maintenance", "vectors", "average")

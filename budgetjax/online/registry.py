@@ -3,14 +3,9 @@
 import re
 from typing import TypeVar
 
-import jax
-import jax.numpy as jnp
-
-from budgetjax import _checks, _pytree, kernels, losses, online, solvers
+from budgetjax import _checks, _pytree, online, solvers
 from budgetjax._errors import ArgumentError, names_errors
-from budgetjax._pytree import Record
 from budgetjax.kernels import Kernel
-from budgetjax.online import driver
 from budgetjax.online.learner import Learner
 from budgetjax.online.learners.ahpatron import Ahpatron
 from budgetjax.online.learners.alma import ALMA
@@ -25,7 +20,6 @@ from budgetjax.online.learners.perceptron import Perceptron
 from budgetjax.online.learners.projectron import Projectron
 from budgetjax.online.learners.sgd import SGD
 from budgetjax.online.maintenance import Maintenance
-from budgetjax.online.state import State
 from budgetjax.solvers.solver import Solver
 
 Own = TypeVar("Own")
@@ -84,111 +78,6 @@ def _check_free(name: str, own: object, table: dict) -> None:
 def _place(own: object) -> object:
     """Where a class was defined, which stays if that is executed again."""
     return (own.__module__, own.__qualname__) if isinstance(own, type) else own
-
-
-@names_errors("with_kernel")
-def with_kernel(state: State, kernel: Kernel) -> State:
-    """The state with another kernel, or other parameters of it; O(B^2 (d + B)).
-
-    The support vectors and their coefficients stay. What was computed with the old
-    kernel is computed anew: the kernel matrix and the span of projections and of
-    second-order learners, the norm of a model that is kept in a ball, Nystrom features.
-    A strategy starts again, as after a refit. Scores alone can be asked for, too, and
-    they are differentiable with respect to the kernel's numbers.
-
-    Args:
-      state: of a learner other than `Fourier`, whose features are drawn for a kernel.
-      kernel: of any class that the learner and its strategy take. Its numbers may be
-        traced.
-
-    Raises:
-      ValueError: if the learner or its strategy cannot have this kernel.
-
-    Example:
-      >>> state = bj.AROW().init(bj.RBF(1.0), num_features=2, budget=10)
-      >>> state = bj.step(state, jnp.array([1.0, 2.0]), -1)
-      >>> state = bj.with_kernel(state, bj.RBF(2.0))
-      >>> state = bj.step(state, jnp.array([2.0, 1.0]), 1)
-    """
-    learner = _learner_of(state, "with_kernel")
-    if not learner.has_vectors:
-        wanted = "be of a learner whose features can be computed for another kernel; "
-        got = type(learner).__name__
-        raise ArgumentError("state", wanted + "make a new one by init", got)
-    expansion = state.expansion
-    kernel = kernels.as_leaves(kernel, state.num_features, state.dtype)
-    learner.check_kernel(kernel)
-    # Distances have an origin, and other kernels have none.
-    examples, mask = expansion.examples, expansion.mask
-    origin = kernels.origin_of(kernel, examples, mask)
-    expansion = expansion._replace(origin=origin)
-    state = Record._replace(state, kernel=kernel, expansion=expansion)
-    vectors = jnp.where(mask[:, None], examples - origin[None], 0)
-    return learner.refresh(learner.with_vectors(state, vectors))
-
-
-@names_errors("with_learner")
-def with_learner(state: State, learner: Learner) -> State:
-    """The state with another learner of the same memory, or other hyperparameters.
-
-    Support vectors, coefficients, strategy and counters stay, and so does what the old
-    learner remembers: a Perceptron may go on as a `PassiveAggressive`, and one AROW as
-    another with a larger `drift`. The scale of Pegasos, which has no rate of its own,
-    is the step size of its next round.
-
-    Args:
-      state: of a learner.
-      learner: one that takes the classes or targets of the state, and remembers the
-        same arrays. Its numbers may be traced.
-
-    Raises:
-      ValueError: if the learner does not fit the state.
-
-    Example:
-      >>> state = bj.Perceptron().init(bj.RBF(1.0), num_features=2, budget=10)
-      >>> state = bj.with_learner(state, bj.Perceptron(margin=0.5))
-      >>> float(state.learner.margin)
-      0.5
-    """
-    old = _learner_of(state, "with_learner")
-    if not isinstance(learner, Learner):
-        wanted = "be one such as budgetjax.Pegasos()"
-        raise ArgumentError("learner", wanted, f"{learner!r}")
-    real = not losses.takes_labels(old.loss)
-    columns = state.num_columns
-    num_classes = None if real else max(2, columns)
-    asks = {"num_outputs": real, "num_classes": not real and columns > 1}
-    asks["average"] = state.expansion.average is not None
-    for name, needed in asks.items():
-        if needed and name not in learner.takes:
-            got = type(learner).__name__
-            raise ArgumentError("learner", f"take {name}, as the state has it", got)
-    bound = learner.bind(state.expansion, num_classes)
-    bound.check_kernel(state.kernel)
-    new = Record._replace(state, learner=bound)
-    fresh = jax.eval_shape(lambda: bound.start(new.empty(), 0, None))
-    wanted, got = (
-        jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), one)
-        for one in (state.memory, fresh.memory)
-    )
-    has_strategy = bound.default_maintenance(state.kernel) is not None
-    if wanted != got or has_strategy != (state.maintenance is not None):
-        kind = f"of {type(old).__name__}"
-        wanted = f"remember what the one of the state does, {kind}"
-        raise ArgumentError("learner", wanted, type(learner).__name__)
-    return new
-
-
-def _learner_of(state: State, function: str) -> Learner:
-    """The learner of a single state."""
-    driver.check_online(state)
-    if not isinstance(state, State):
-        wanted = "be that of a single learner"
-        raise ArgumentError("state", wanted, _checks.kind_name(state))
-    if state.expansion.vectors.ndim != 2:
-        got = f"stacked states, vectors of shape {state.expansion.vectors.shape}"
-        raise ArgumentError("state", f"be one; use jax.vmap over {function}", got)
-    return state.learner
 
 
 def name_of(learner: type[Learner]) -> str:

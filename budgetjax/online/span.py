@@ -35,8 +35,9 @@ from budgetjax._errors import ArgumentError
 from budgetjax._shapes import Flag, Index, Mask, PerPair, PerRow, Scalar
 from budgetjax.kernels import Kernel
 from budgetjax.online import support_set
+from budgetjax.online.slots import NOWHERE
 from budgetjax.online.state import State
-from budgetjax.online.support_set import NOWHERE, SMALLEST_EIGENVALUE, Expansion
+from budgetjax.online.support_set import SMALLEST_EIGENVALUE, Expansion
 
 # Relative to the diagonal of the kernel matrix.
 RIDGE = 1e-3
@@ -112,7 +113,7 @@ def with_landmarks(
     expansion = expansion._replace(
         vectors=vectors,
         squares=kernels.squared_norms(vectors),
-        ages=jnp.where(slots < m, slots + 1 - m, support_set.FREE),
+        ages=jnp.where(slots < m, slots + 1 - m, slots.FREE),
         num_active=jnp.asarray(m, jnp.int32),
         origin=origin,
     )
@@ -366,7 +367,7 @@ def replace(span: Span, new: Replacement, num_active: Index) -> Span:
     """
     slots = jnp.arange(new.row.shape[0], dtype=jnp.int32)
     at_slot, entered = slots == new.slot, new.slot != NOWHERE
-    gram = support_set.set_row_and_column(
+    gram = slots.set_row_and_column(
         span.gram, new.slot, new.kernel_row, (1 + RIDGE) * new.kernel_self
     )
 

@@ -13,11 +13,21 @@ from budgetjax._pytree import leaf
 from budgetjax._shapes import Index, Label, PerPair, PerRow, Scalar
 from budgetjax.kernels import Kernel
 from budgetjax.online import importance, span, support_set
+from budgetjax.online.edits import (
+    Edits,
+    RankOneUpdate,
+    Row,
+    entering_row,
+    no_edits,
+    stack_rows,
+    write,
+)
 from budgetjax.online.learner import Learner
 from budgetjax.online.maintenance import Maintenance
+from budgetjax.online.slots import NOWHERE
 from budgetjax.online.span import Span
 from budgetjax.online.state import State
-from budgetjax.online.support_set import NOWHERE, Candidate, Edits, RankOneUpdate
+from budgetjax.online.support_set import Candidate
 
 # Lambda of the Pegasos that chooses the support vectors. Larger values let fewer
 # examples move them early, smaller values late; 1e-3 to 1e-5 differ by at most half a
@@ -231,7 +241,7 @@ class MovedModel(NamedTuple):
     maintenance: Maintenance | None
     counts: Float[Array, "rows columns"] | None
     kernel_row: PerRow
-    rows: tuple[support_set.Row, ...]
+    rows: tuple[Row, ...]
     rank_one_updates: tuple[RankOneUpdate, ...]
 
 
@@ -247,7 +257,7 @@ def _move_if_allowed(
     strategy, counts = state.maintenance, memory.counts
     if strategy is None or counts is None:
         nowhere = jnp.asarray(NOWHERE, jnp.int32)
-        row = support_set.row(expansion, candidate, nowhere)
+        row = entering_row(expansion, candidate, nowhere)
         return MovedModel(model, None, None, kernel_row, (row,), ()), memory.num_moves
 
     score = jnp.matmul(kernel_row, counts, precision="highest")
@@ -273,7 +283,7 @@ def _move_if_allowed(
 
     def stay():
         like = jax.eval_shape(move)
-        nothing = support_set.no_edits(Edits(like.rows, like.rank_one_updates))
+        nothing = no_edits(Edits(like.rows, like.rank_one_updates))
         edits = nothing.rows, nothing.rank_one_updates
         return MovedModel(model, strategy, counts, kernel_row, *edits)
 
@@ -290,7 +300,7 @@ def _move(
 ) -> MovedModel:
     """The example enters Pegasos, and the model follows, one slot after the other."""
     strategy, edits = strategy.insert(kernel, pegasos, candidate)
-    rows = support_set.stack(edits.rows)
+    rows = stack_rows(edits.rows)
     points, squares = rows.vector, rows.square
     # The last row is the example's own.
     others = support_set.kernel_rows(kernel, pegasos, points[:-1], squares[:-1])
@@ -319,7 +329,7 @@ def _move(
         unroll=1 if _platform.on_cpu() else len(edits.rows),
     )
     kernel_row = jnp.where(model.mask, kernel_rows[-1], 0)
-    counts = support_set.write(pegasos, edits).coefficients_and_sums
+    counts = write(pegasos, edits).coefficients_and_sums
     updates = tuple(
         jax.tree.map(lambda leaf, i=i: leaf[i], updates) for i in range(len(edits.rows))
     )
@@ -327,7 +337,7 @@ def _move(
 
 
 def _among(
-    kernel: Kernel, rows: tuple[support_set.Row, ...], selves: Float[Array, " n"]
+    kernel: Kernel, rows: tuple[Row, ...], selves: Float[Array, " n"]
 ) -> Float[Array, "n n"]:
     """The kernel matrix of a few points, pair by pair, with its diagonal `selves`."""
 

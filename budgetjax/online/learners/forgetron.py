@@ -12,8 +12,8 @@ from budgetjax._pytree import leaf, static
 from budgetjax._shapes import Scalar
 from budgetjax.online import importance, support_set
 from budgetjax.online.ball import squared_norm_of
+from budgetjax.online.edits import Edits, entering_row, with_rescale
 from budgetjax.online.learner import Learner
-from budgetjax.online.support_set import Edits
 
 RULES = ("self-tuned", "basic", "fixed")
 
@@ -181,8 +181,8 @@ class Forgetron(Learner):
         # Every sigma shrinks by phi, the new one too, since it enters before.
         candidate = candidate._replace(coefficients=own / expansion.scale)
         slot = jnp.where(full, oldest, expansion.num_active)
-        row = support_set.row(expansion, candidate, slot)
-        edits, _ = support_set.with_rescale(expansion, Edits((row,), shrink=phi))
+        row = entering_row(expansion, candidate, slot)
+        edits, _ = with_rescale(expansion, Edits((row,), shrink=phi))
         return state._replace(memory=ForgetronMemory(c - damage, squared_norm)), edits
 
     def _basic_shrink(self, state, squared_norm):

@@ -12,8 +12,8 @@ from budgetjax._pytree import Record
 from budgetjax.kernels import RBF, Kernel, Laplacian
 from budgetjax.online.learners import features
 from budgetjax.online.learners.features import FeatureLearner
+from budgetjax.online.slots import FREE
 from budgetjax.online.state import State
-from budgetjax.online.support_set import FREE
 
 
 class Waves(Kernel):

@@ -8,11 +8,11 @@ from jaxtyping import Array, Float, Integer
 from budgetjax import _checks, kernels, losses
 from budgetjax._pytree import leaf
 from budgetjax._shapes import Index, PerRow, Scalar
-from budgetjax.online import span, support_set
+from budgetjax.online import slots, span, support_set
 from budgetjax.online.learners import features
 from budgetjax.online.learners.features import FeatureLearner
+from budgetjax.online.slots import NOWHERE
 from budgetjax.online.state import State
-from budgetjax.online.support_set import NOWHERE
 
 
 class Nystrom(FeatureLearner):
@@ -109,7 +109,7 @@ class Nystrom(FeatureLearner):
                 added,
                 lambda: (jnp.zeros_like(known[:, 0]), jnp.zeros_like(_root(state)[0])),
             )
-            known = support_set.put(known, slot, column, axis=1)
+            known = slots.put(known, slot, column, axis=1)
             state = _add_landmark(state, slot, X[i], squares[i], row)
             return (
                 features.take_step(state, known[i], score, label, weight),
@@ -147,15 +147,15 @@ def _add_landmark(
 ) -> State:
     """The state with a landmark, whose feature has this row of `R`."""
     expansion, entered = state.expansion, slot != NOWHERE
-    age = jnp.where(entered, state.age, support_set.FREE)
+    age = jnp.where(entered, state.age, slots.FREE)
     x, square = (jnp.where(entered, value, 0) for value in (x, square))
     expansion = expansion._replace(
-        vectors=support_set.put(expansion.vectors, slot, x),
-        squares=support_set.put(expansion.squares, slot, square),
-        ages=support_set.put(expansion.ages, slot, age),
+        vectors=slots.put(expansion.vectors, slot, x),
+        squares=slots.put(expansion.squares, slot, square),
+        ages=slots.put(expansion.ages, slot, age),
         num_active=expansion.num_active + entered.astype(jnp.int32),
     )
-    root = support_set.put(_root(state), slot, row)
+    root = slots.put(_root(state), slot, row)
     memory = state.memory._replace(root=root)
     return state._replace(expansion=expansion, memory=memory)
 

@@ -9,8 +9,9 @@ from jax.typing import ArrayLike
 from budgetjax import _checks, _pytree, losses
 from budgetjax._pytree import leaf, static
 from budgetjax._shapes import Scalar
-from budgetjax.online import importance, support_set
+from budgetjax.online import importance
 from budgetjax.online.ball import project_onto_ball, refresh_norm
+from budgetjax.online.edits import rescale_factor
 from budgetjax.online.learner import Learner
 
 
@@ -128,7 +129,7 @@ class Pegasos(Learner):
         """
         ball, expansion = state.memory, state.expansion
         if ball is not None:
-            factor = support_set.rescale_factor(expansion.scale)
+            factor = rescale_factor(expansion.scale)
             expansion = expansion._replace(scale=expansion.scale / factor)
             ball = ball._replace(unit=ball.unit * factor)
         state = state._replace(expansion=expansion, memory=ball)

@@ -15,7 +15,8 @@ from budgetjax import _checks, losses
 from budgetjax._errors import ArgumentError
 from budgetjax._pytree import Function, leaf
 from budgetjax._shapes import Scalar, Score
-from budgetjax.online import importance, support_set
+from budgetjax.online import importance
+from budgetjax.online.edits import rescale_factor, with_rescale
 from budgetjax.online.engine import sums_before
 from budgetjax.online.learner import Learner
 from budgetjax.online.state import State
@@ -134,7 +135,7 @@ class SGD(Learner):
     def with_weights(self, state, root, weights):
         """The coefficients, with a scale that may have decayed far since an update."""
         expansion = state.expansion
-        factor = support_set.rescale_factor(expansion.scale)
+        factor = rescale_factor(expansion.scale)
         expansion = expansion._replace(scale=expansion.scale / factor)
         state = state._replace(expansion=expansion)
         return super().with_weights(state, root, weights)
@@ -153,7 +154,7 @@ def _insert(state: State, unit: Scalar, gradient: Score, candidate: Any) -> Any:
     expansion = state.expansion
     state, edits = Learner.insert(state, -unit * gradient, candidate)
     edits = edits._replace(shrink=jnp.ones_like(expansion.scale))
-    edits, factor = support_set.with_rescale(expansion, edits)
+    edits, factor = with_rescale(expansion, edits)
     maintenance = state.maintenance
     assert maintenance is not None, "gradient descent has a strategy"
     return state._replace(maintenance=maintenance.rescale(factor)), edits

@@ -11,8 +11,10 @@ from jaxtyping import Array, Float, Integer
 from budgetjax._errors import ArgumentError
 from budgetjax._pytree import leaf
 from budgetjax.kernels import Kernel
+from budgetjax.online.edits import Edits
 from budgetjax.online.maintenance.strategy import Maintenance
-from budgetjax.online.support_set import NOWHERE, Candidate, Edits, Expansion
+from budgetjax.online.slots import NOWHERE
+from budgetjax.online.support_set import Candidate, Expansion
 
 __all__ = ["Measured"]
 

@@ -10,10 +10,12 @@ from budgetjax import _checks, _sharding
 from budgetjax._pytree import static
 from budgetjax._shapes import Flag, Index, Mask, PerPair, PerRow, Scalar
 from budgetjax.kernels import Kernel
-from budgetjax.online import support_set
+from budgetjax.online import slots, support_set
+from budgetjax.online.edits import Edits, Row, empty_row, entering_row, stored_row
 from budgetjax.online.maintenance import merge_position
 from budgetjax.online.maintenance.strategy import Maintenance
-from budgetjax.online.support_set import FREE, NOWHERE, Candidate, Edits, Expansion, Row
+from budgetjax.online.slots import FREE, NOWHERE
+from budgetjax.online.support_set import Candidate, Expansion
 
 __all__ = ["Merge", "MergeBestPair", "MultiMerge"]
 
@@ -69,7 +71,7 @@ class Merge(Maintenance):
         merged = pair.merge(jnp.where(full, slot, NOWHERE), pair.n.age)
         slot = jnp.where(stays & ~joins, smallest.slot, NOWHERE)
         slot = jnp.where(full, slot, expansion.free)
-        return self, Edits((merged, support_set.row(expansion, candidate, slot)))
+        return self, Edits((merged, entering_row(expansion, candidate, slot)))
 
 
 class MultiMerge(Maintenance):
@@ -106,8 +108,8 @@ class MultiMerge(Maintenance):
     def insert(self, kernel, expansion, candidate):
         def enter():
             nowhere = jnp.asarray(NOWHERE, jnp.int32)
-            blank = support_set.empty_row(expansion, nowhere)
-            own = support_set.row(expansion, candidate, expansion.free)
+            blank = empty_row(expansion, nowhere)
+            own = entering_row(expansion, candidate, expansion.free)
             return Edits((*(blank for _ in range(self.count - 1)), own))
 
         # Merges are rare here, so a branch pays.
@@ -138,11 +140,11 @@ class MultiMerge(Maintenance):
                 continue
             # The budget may be smaller than the number of vectors to merge.
             more = pair.shorter_first().merge(merged.slot, merged.age)
-            merged = support_set.select(exists, more, merged)
+            merged = slots.select(exists, more, merged)
             emptied = jnp.where(exists, slot, NOWHERE)
-            rows.append(support_set.empty_row(expansion, emptied))
+            rows.append(empty_row(expansion, emptied))
         slot = jnp.where(stays & outside, smallest.slot, NOWHERE)
-        return Edits((merged, *rows, support_set.row(expansion, candidate, slot)))
+        return Edits((merged, *rows, entering_row(expansion, candidate, slot)))
 
 
 class MergeBestPair(Maintenance):
@@ -174,7 +176,7 @@ class MergeBestPair(Maintenance):
         full = expansion.full
         # The candidate uses the spare row.
         last = expansion.ages.shape[0] - 1
-        gram = support_set.set_row_and_column(
+        gram = slots.set_row_and_column(
             self.gram, NOWHERE, candidate.kernel_row, candidate.kernel_self
         )
         coefficients = expansion.coefficients.at[last].set(candidate.coefficients)
@@ -184,9 +186,9 @@ class MergeBestPair(Maintenance):
         i, j, decay = _best_pair(gram, ages, lengths, products, expansion.num_columns)
 
         def member(index):
-            own = support_set.row(expansion, candidate, index)
-            stored = support_set.stored_row(expansion, index)
-            return support_set.select(index == last, own, stored)
+            own = entering_row(expansion, candidate, index)
+            stored = stored_row(expansion, index)
+            return slots.select(index == last, own, stored)
 
         pair = Pair(
             *(member(i), member(j)),
@@ -199,16 +201,14 @@ class MergeBestPair(Maintenance):
         joins = (i == last) | (j == last)
         slot = jnp.where(joins, NOWHERE, i)
         slot = jnp.where(full, slot, expansion.free)
-        edits = Edits((merged, support_set.row(expansion, candidate, slot)))
+        edits = Edits((merged, entering_row(expansion, candidate, slot)))
 
         row = support_set.kernel_row(kernel, expansion, merged.vector, merged.square)
-        gram = support_set.set_row_and_column(
-            gram, merged.slot, row, candidate.kernel_self
-        )
+        gram = slots.set_row_and_column(gram, merged.slot, row, candidate.kernel_self)
         between = _kernel_with(kernel, candidate, merged)
-        row = support_set.put(candidate.kernel_row, merged.slot, between)
+        row = slots.put(candidate.kernel_row, merged.slot, between)
         return MergeBestPair(
-            support_set.set_row_and_column(gram, slot, row, candidate.kernel_self)
+            slots.set_row_and_column(gram, slot, row, candidate.kernel_self)
         ), edits
 
 
@@ -233,8 +233,8 @@ def _best_pair(
     active = ages != FREE
     loss = jnp.where(smaller & active[:, None] & active[None], loss, jnp.inf)
     # Ties go to the oldest m, then to the oldest n.
-    i = support_set.oldest_argmin(ages, jnp.min(loss, axis=1))
-    j = support_set.oldest_argmin(ages, loss[i])
+    i = slots.oldest_argmin(ages, jnp.min(loss, axis=1))
+    j = slots.oldest_argmin(ages, loss[i])
     return i, j, decay[i, j]
 
 
@@ -256,7 +256,7 @@ class Pair(NamedTuple):
         swapped = self._replace(
             m=self.n, n=self.m, m_length=self.n_length, n_length=self.m_length
         )
-        return support_set.select(self.n_length < self.m_length, swapped, self)
+        return slots.select(self.n_length < self.m_length, swapped, self)
 
     def merge(self, slot: Index, age: Index) -> Row:
         """Equations (20) to (22): the vector that replaces both, in this slot."""
@@ -276,11 +276,11 @@ def _smallest(expansion: Expansion, candidate: Candidate) -> tuple[Row, Flag]:
     """
     lengths = jnp.sum(expansion.coefficients**2, axis=1)
     lengths = jnp.where(expansion.mask, lengths, jnp.inf)
-    slot = support_set.oldest_argmin(expansion.ages, lengths)
+    slot = slots.oldest_argmin(expansion.ages, lengths)
     stays = jnp.sum(candidate.coefficients**2) >= lengths[slot]
-    entering = support_set.row(expansion, candidate, slot)
-    stored = support_set.stored_row(expansion, slot)
-    return support_set.select(stays, stored, entering), stays
+    entering = entering_row(expansion, candidate, slot)
+    stored = stored_row(expansion, slot)
+    return slots.select(stays, stored, entering), stays
 
 
 def _unavailable(expansion: Expansion, slot: Index, excluded: Flag) -> Mask:
@@ -318,18 +318,18 @@ def _best_partner(
     lengths = jnp.sum(expansion.coefficients**2, axis=1)
     loss, decay = rank(kernel_row, products, lengths)
     loss = jnp.where(unavailable, jnp.inf, loss)
-    n = support_set.oldest_argmin(expansion.ages, loss)
+    n = slots.oldest_argmin(expansion.ages, loss)
 
     own_product = jnp.dot(candidate.coefficients, a_m, precision="highest")
     own_length = jnp.sum(candidate.coefficients**2)
     own_loss, own_decay = rank(between, own_product, own_length)
     # Ties go to the older vector, and the candidate is the youngest.
     wins = outside & (own_loss < loss[n])
-    own = support_set.row(expansion, candidate, n)
+    own = entering_row(expansion, candidate, n)
     own_pair = Pair(m, own, m_length, own_length, own_product, own_decay)
-    stored = support_set.stored_row(expansion, n)
+    stored = stored_row(expansion, n)
     pair = Pair(m, stored, m_length, lengths[n], products[n], decay[n])
-    pair = support_set.select(wins, own_pair, pair)
+    pair = slots.select(wins, own_pair, pair)
     return pair, wins, wins | jnp.isfinite(loss[n])
 
 

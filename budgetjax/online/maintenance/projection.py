@@ -9,10 +9,17 @@ import numpy as np
 from budgetjax import _checks
 from budgetjax._errors import ArgumentError
 from budgetjax._pytree import static
-from budgetjax.online import span, support_set
+from budgetjax.online import slots, span, support_set
+from budgetjax.online.edits import (
+    Edits,
+    RankOneUpdate,
+    candidate_term,
+    entering_row,
+    stored_term,
+)
 from budgetjax.online.maintenance.strategy import Maintenance
+from budgetjax.online.slots import NOWHERE
 from budgetjax.online.span import RIDGE
-from budgetjax.online.support_set import NOWHERE, Edits, RankOneUpdate
 
 __all__ = ["DelayedProject", "Project", "ProjectOntoCandidate", "ProjectOntoNearest"]
 
@@ -57,7 +64,7 @@ class Project(Maintenance):
 
     def insert(self, kernel, expansion, candidate):
         full, mask = expansion.full, expansion.mask
-        own_term = support_set.candidate_term(expansion, candidate)
+        own_term = candidate_term(expansion, candidate)
         kernel_row = jnp.where(mask, candidate.kernel_row, 0)
         solution = span.solve(self.span, kernel_row)
         inside = jnp.dot(kernel_row, solution, precision="highest")
@@ -71,7 +78,7 @@ class Project(Maintenance):
         else:
             costs = support_set.norms(kernel, expansion)
             own_cost = jnp.sum(candidate.coefficients**2) * candidate.kernel_self
-        smallest = support_set.oldest_argmin(expansion.ages, costs)
+        smallest = slots.oldest_argmin(expansion.ages, costs)
         stays = own_cost >= costs[smallest]
         place = jnp.where(full, smallest, expansion.free)
         slot = jnp.where(stays | ~full, place, NOWHERE)
@@ -92,9 +99,9 @@ class Project(Maintenance):
         shares = jnp.where(after, shares, 0)
         shares = span.refine(changed, jnp.where(after, target, 0), shares, after)
         shares = jnp.where(after & full, shares, 0)
-        left = jnp.where(stays, support_set.term(expansion, place), own_term)
+        left = jnp.where(stays, stored_term(expansion, place), own_term)
         share = jnp.sum(jnp.where(here, shares, 0))
-        row = support_set.row(expansion, candidate, slot)
+        row = entering_row(expansion, candidate, slot)
         row = row._replace(term=own_term + share * left)
         spread = RankOneUpdate(jnp.where(here, 0, shares), left)
         return Project(self.best, changed), Edits((row,), (spread,))
@@ -141,7 +148,7 @@ class DelayedProject(Maintenance):
     share: float = static(default=1 / 8, check=_check_share)
 
     def insert(self, kernel, expansion, candidate):
-        return self, Edits((support_set.row(expansion, candidate, expansion.free),))
+        return self, Edits((entering_row(expansion, candidate, expansion.free),))
 
     def make_room(self, kernel, expansion):
         spare = expansion.ages.shape[0] - 1
@@ -168,7 +175,7 @@ class DelayedProject(Maintenance):
             vectors=jnp.where(stay[:, None], expansion.vectors, 0),
             squares=jnp.where(stay, expansion.squares, 0),
             coefficients_and_sums=jnp.where(stay[:, None], terms, 0),
-            ages=jnp.where(stay, expansion.ages, support_set.FREE),
+            ages=jnp.where(stay, expansion.ages, slots.FREE),
             num_active=jnp.sum(stay, dtype=jnp.int32),
         )
 
@@ -203,11 +210,11 @@ class ProjectOntoCandidate(Maintenance):
         lengths = jnp.sum(expansion.coefficients**2, axis=1)
         costs = lengths * jnp.maximum(selves - shares * candidate.kernel_row, 0)
         costs = jnp.where(expansion.mask, costs, jnp.inf)
-        victim = support_set.oldest_argmin(expansion.ages, costs)
+        victim = slots.oldest_argmin(expansion.ages, costs)
         share = jnp.where(full, shares[victim], 0)
         slot = jnp.where(full, victim, expansion.free)
-        row = support_set.row(expansion, candidate, slot)
-        term = row.term + share * support_set.term(expansion, victim)
+        row = entering_row(expansion, candidate, slot)
+        term = row.term + share * stored_term(expansion, victim)
         return self, Edits((row._replace(term=term),))
 
 
@@ -244,7 +251,7 @@ class ProjectOntoNearest(Maintenance):
         slots = jnp.arange(mask.shape[0], dtype=jnp.int32)
         others = (slots[:, None] != slots[None]) & mask[None]
         distances = jnp.where(others, selves[None] - 2 * self.gram, jnp.inf)
-        n = jax.vmap(support_set.oldest_argmin, (None, 0))(expansion.ages, distances)
+        n = jax.vmap(slots.oldest_argmin, (None, 0))(expansion.ages, distances)
         alone = expansion.num_active < 2
 
         # The kernel matrix [a, b; b, c] of candidate and neighbour, with its ridge.
@@ -262,16 +269,16 @@ class ProjectOntoNearest(Maintenance):
         distances = selves - to_candidate * k_rt - to_nearest * k_rn
         lengths = jnp.sum(expansion.coefficients**2, axis=1)
         costs = jnp.where(mask, lengths * jnp.maximum(distances, 0), jnp.inf)
-        victim = support_set.oldest_argmin(expansion.ages, costs)
+        victim = slots.oldest_argmin(expansion.ages, costs)
 
         slot = jnp.where(full, victim, expansion.free)
-        leaving = support_set.term(expansion, victim)
-        row = support_set.row(expansion, candidate, slot)
+        leaving = stored_term(expansion, victim)
+        row = entering_row(expansion, candidate, slot)
         share = jnp.where(full, to_candidate[victim], 0)
         row = row._replace(term=row.term + share * leaving)
         share = jnp.where(full, to_nearest[victim], 0)
         spread = RankOneUpdate(jnp.where(slots == n[victim], share, 0), leaving)
-        gram = support_set.set_row_and_column(
+        gram = slots.set_row_and_column(
             self.gram, slot, candidate.kernel_row, candidate.kernel_self
         )
         return ProjectOntoNearest(gram), Edits((row,), (spread,))

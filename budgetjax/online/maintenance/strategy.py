@@ -13,8 +13,8 @@ from budgetjax._errors import ArgumentError, names_class, names_errors
 from budgetjax._pytree import Record, fields_of
 from budgetjax._shapes import Index, Scalar
 from budgetjax.kernels import Kernel
-from budgetjax.online import support_set
-from budgetjax.online.support_set import Candidate, Edits, Expansion
+from budgetjax.online.edits import Edits, check_candidate, check_edits, entering_row
+from budgetjax.online.support_set import Candidate, Expansion
 
 Insert = Callable[..., tuple["Maintenance", Edits]]
 
@@ -93,7 +93,7 @@ class Maintenance(Record, abstract=True):
     def replace(expansion: Expansion, candidate: Candidate, victim: Index) -> Edits:
         """Puts the candidate into a free slot or, if there is none, the victim's."""
         slot = jnp.where(expansion.full, victim, expansion.free)
-        return Edits((support_set.row(expansion, candidate, slot),))
+        return Edits((entering_row(expansion, candidate, slot),))
 
     def rescale(self, factor: Scalar) -> "Maintenance":
         """The strategy after all stored coefficients were multiplied by `factor`."""
@@ -110,11 +110,9 @@ def _check_result(name: str, insert: Insert) -> Insert:
     @functools.wraps(insert)
     def checked(self, kernel, expansion, candidate):
         with names_errors(name):
-            support_set.check_candidate(candidate, expansion)
+            check_candidate(candidate, expansion)
         returned = insert(self, kernel, expansion, candidate)
         with names_errors(name):
-            return support_set.check_edits(
-                "insert", Maintenance, returned, self, expansion
-            )
+            return check_edits("insert", Maintenance, returned, self, expansion)
 
     return checked
