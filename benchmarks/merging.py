@@ -35,7 +35,8 @@ import numpy as np
 
 import budgetjax as bj
 from budgetjax import datasets
-from budgetjax.online import slots
+
+from budgetjax.online.slots import sortable_integers
 from budgetjax.online.maintenance import merge_position
 
 BUDGETS = (100, 500)
@@ -45,7 +46,7 @@ TABLE = 400
 
 def least(losses):
     """As maintenance does it: an `argmin` would not be vectorised."""
-    order = slots.sortable_integers(losses)
+    order = sortable_integers(losses)
     found = order == jnp.min(order)
     return jnp.max(jnp.where(found, jnp.arange(losses.shape[0]), 0))
 

@@ -81,7 +81,7 @@ FAULTS = (
     Fault("maintenance", "online/maintenance/removal.py", "without = response - coefficients * kernel_self", "without = response"),
     Fault("maintenance", "online/maintenance/removal.py", "seen = jnp.where(seen == 2 * size, size, seen)", "seen = jnp.where(seen == 2 * size, 0, seen)"),
     Fault("maintenance", "online/maintenance/merging.py", "z = h * self.m.vector + (1 - h) * self.n.vector", "z = (1 - h) * self.m.vector + h * self.n.vector"),
-    Fault("maintenance", "online/maintenance/merging.py", "i = slots.oldest_argmin(ages, jnp.min(loss, axis=1))", "i = slots.oldest_argmin(-ages, jnp.min(loss, axis=1))"),
+    Fault("maintenance", "online/maintenance/merging.py", "i = oldest_argmin(ages, jnp.min(loss, axis=1))", "i = oldest_argmin(-ages, jnp.min(loss, axis=1))"),
     Fault("maintenance", "online/maintenance/projection.py", "stays = own_cost >= costs[smallest]", "stays = own_cost < costs[smallest]"),
     Fault("maintenance", "online/maintenance/projection.py", "terms = expansion.coefficients_and_sums + received", "terms = expansion.coefficients_and_sums"),
     Fault("maintenance", "online/maintenance/measured.py", "lost / candidate.step", "lost"),

@@ -23,6 +23,7 @@ from sklearn.svm import LinearSVC
 import budgetjax as bj
 from budgetjax import losses
 from budgetjax._errors import InputError
+from budgetjax.online.slots import FREE
 from budgetjax.online import support_set
 from budgetjax.online.span import RIDGE, from_vectors
 from budgetjax.refitting import held_out, moving_vectors, newton, training_data
@@ -74,7 +75,7 @@ def holding(state, Z):
     new = {
         "vectors": rows,
         "squares": np.sum(rows**2, axis=1),
-        "ages": np.where(slots < len(Z), slots + 1, np.int32(slots.FREE)),
+        "ages": np.where(slots < len(Z), slots + 1, np.int32(FREE)),
         "num_active": np.asarray(len(Z), np.int32),
     }
     return state._replace(

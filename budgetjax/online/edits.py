@@ -16,7 +16,7 @@ from budgetjax import _platform
 from budgetjax._errors import ArgumentError
 from budgetjax._shapes import Index, PerRow, Scalar
 from budgetjax.online import averages
-from budgetjax.online.slots import FREE, NOWHERE
+from budgetjax.online.slots import FREE, NOWHERE, put_rows, select
 from budgetjax.online.support_set import Candidate, Expansion
 
 Kind = TypeVar("Kind")
@@ -202,16 +202,16 @@ def write(expansion: Expansion, edits: Edits) -> Expansion:
     slots = [row.slot for row in edits.rows]
     # The spare row stays free and 0, whatever the example is.
     rows = [
-        slots.select(row.slot == NOWHERE, empty_row(expansion, row.slot), row)
+        select(row.slot == NOWHERE, empty_row(expansion, row.slot), row)
         for row in edits.rows
     ]
-    ages = slots.put_rows(expansion.ages, slots, [row.age for row in rows])
+    ages = put_rows(expansion.ages, slots, [row.age for row in rows])
     active = (ages != FREE).astype(jnp.int32)
     count = functools.partial(jnp.sum, dtype=jnp.int32)
     return expansion._replace(
-        vectors=slots.put_rows(expansion.vectors, slots, [row.vector for row in rows]),
-        squares=slots.put_rows(expansion.squares, slots, [row.square for row in rows]),
-        coefficients_and_sums=slots.put_rows(terms, slots, [row.term for row in rows]),
+        vectors=put_rows(expansion.vectors, slots, [row.vector for row in rows]),
+        squares=put_rows(expansion.squares, slots, [row.square for row in rows]),
+        coefficients_and_sums=put_rows(terms, slots, [row.term for row in rows]),
         ages=ages,
         num_active=_platform.fold(jnp.add, count, active),
     )

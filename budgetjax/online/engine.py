@@ -52,7 +52,7 @@ from jaxtyping import Array, Bool, Float, Integer, Shaped
 from budgetjax import _counters, _platform, _sharding, kernels, losses
 from budgetjax._errors import ArgumentError, names_errors
 from budgetjax._shapes import Examples, Flag, Index, PerExample, Scalar, Scores, Targets
-from budgetjax.online import averages, slots, support_set
+from budgetjax.online import averages, support_set
 from budgetjax.online.averages import Average
 from budgetjax.online.edits import (
     Edits,
@@ -62,7 +62,7 @@ from budgetjax.online.edits import (
     scale_after,
     write,
 )
-from budgetjax.online.slots import NOWHERE
+from budgetjax.online.slots import NOWHERE, least, put_rows, select
 from budgetjax.online.state import SEEN, State
 from budgetjax.online.support_set import Candidate
 
@@ -313,7 +313,7 @@ def _make_room(block: Block, loop: Loop, wanted: Flag) -> Loop:
     edits, _ = _with_example(block, loop.state, loop.edits, loop.columns, loop.last)
     before = write(state.expansion, edits)
     after = state.maintenance.make_room(state.kernel, before)
-    expansion = slots.select(wanted, after, before)
+    expansion = select(wanted, after, before)
     state = state.learner.refresh(state._replace(expansion=expansion))
     kernel_rows = support_set.kernel_rows(
         state.kernel, expansion, block.X, block.squares
@@ -421,7 +421,7 @@ def _change_model(block: Block, loop: Loop) -> Loop:
         block, loop.state, loop.edits, loop.columns, loop.last
     )
     slots = [row.slot for row in edits.rows]
-    kernel_rows = slots.put_rows(loop.kernel_rows, slots, columns, axis=1)
+    kernel_rows = put_rows(loop.kernel_rows, slots, columns, axis=1)
     expansion = write(loop.state.expansion, edits)
     state = loop.state._replace(expansion=expansion)
 
@@ -455,7 +455,7 @@ def _select_loop(ready: Flag, new: Loop, old: Loop) -> Loop:
         kernel_rows=new.kernel_rows,
         edits=nothing._replace(rows=rows),
     )
-    return slots.select(ready, new, old)
+    return select(ready, new, old)
 
 
 def _without_arrays(state: State) -> tuple[State, tuple[Scalar, Average | None]]:
@@ -498,7 +498,7 @@ def _next_violation(
 
     violations = jax.vmap(violates)(block.rounds_ahead[:-1], scores, block.y)
     candidates = violations & later & (block.weights > 0)
-    return scores, slots.least(jnp.where(candidates, index, unscaled.shape[0]))
+    return scores, least(jnp.where(candidates, index, unscaled.shape[0]))
 
 
 def _update(

@@ -35,7 +35,7 @@ from budgetjax._errors import ArgumentError
 from budgetjax._shapes import Flag, Index, Mask, PerPair, PerRow, Scalar
 from budgetjax.kernels import Kernel
 from budgetjax.online import support_set
-from budgetjax.online.slots import NOWHERE
+from budgetjax.online.slots import FREE, NOWHERE, set_row_and_column
 from budgetjax.online.state import State
 from budgetjax.online.support_set import SMALLEST_EIGENVALUE, Expansion
 
@@ -113,7 +113,7 @@ def with_landmarks(
     expansion = expansion._replace(
         vectors=vectors,
         squares=kernels.squared_norms(vectors),
-        ages=jnp.where(slots < m, slots + 1 - m, slots.FREE),
+        ages=jnp.where(slots < m, slots + 1 - m, FREE),
         num_active=jnp.asarray(m, jnp.int32),
         origin=origin,
     )
@@ -367,7 +367,7 @@ def replace(span: Span, new: Replacement, num_active: Index) -> Span:
     """
     slots = jnp.arange(new.row.shape[0], dtype=jnp.int32)
     at_slot, entered = slots == new.slot, new.slot != NOWHERE
-    gram = slots.set_row_and_column(
+    gram = set_row_and_column(
         span.gram, new.slot, new.kernel_row, (1 + RIDGE) * new.kernel_self
     )
 

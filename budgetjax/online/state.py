@@ -12,7 +12,8 @@ from budgetjax._counters import UNIT
 from budgetjax._errors import ArgumentError, Named
 from budgetjax.kernels import Kernel
 from budgetjax.models import ModelBase
-from budgetjax.online import slots, support_set
+from budgetjax.online import support_set
+from budgetjax.online.slots import FREE
 from budgetjax.online.support_set import Expansion
 
 if TYPE_CHECKING:
@@ -239,7 +240,7 @@ class State(Online):
         average = old.average and empty.average._replace(start=old.average.start)
         return self._replace(
             expansion=empty._replace(
-                ages=jnp.full_like(old.ages, slots.FREE),
+                ages=jnp.full_like(old.ages, FREE),
                 scale=jnp.ones_like(old.scale),
                 budget=old.budget,
                 average=average,
@@ -282,5 +283,5 @@ class State(Online):
         expansion, counts = self.expansion, _counters.normalized(self.counts)
         passed = self.counts[SEEN, 1] - counts[SEEN, 1]
         older = jnp.maximum(expansion.ages, -UNIT) - passed
-        ages = jnp.where(expansion.mask, older, slots.FREE)
+        ages = jnp.where(expansion.mask, older, FREE)
         return self._replace(expansion=expansion._replace(ages=ages), counts=counts)

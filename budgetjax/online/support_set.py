@@ -19,9 +19,8 @@ from budgetjax import _checks, _pytree, kernels
 from budgetjax._errors import ArgumentError
 from budgetjax._shapes import Index, PerPair, PerRow, Scalar
 from budgetjax.kernels import Kernel
-from budgetjax.online import slots
 from budgetjax.online.averages import Average
-from budgetjax.online.slots import FREE
+from budgetjax.online.slots import FREE, least, slot_of
 
 # Eigenvalues of the kernel matrix below this fraction of the largest are rounding
 # errors.
@@ -93,7 +92,7 @@ class Expansion(NamedTuple):
     def free(self) -> Index:
         """The first free slot; the spare one if there is none."""
         slots = jnp.arange(self.ages.shape[0], dtype=jnp.int32)
-        return slots.least(jnp.where(self.mask, slots[-1], slots))
+        return least(jnp.where(self.mask, slots[-1], slots))
 
     @property
     def full(self) -> Bool[Array, ""]:
@@ -245,7 +244,7 @@ def norms(kernel: Kernel, expansion: Expansion) -> PerRow:
 
 def oldest(expansion: Expansion) -> Index:
     """The slot with the smallest insertion round."""
-    return slots.slot_of(expansion.ages, slots.least(expansion.ages))
+    return slot_of(expansion.ages, least(expansion.ages))
 
 
 def with_vectors(

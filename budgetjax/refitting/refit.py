@@ -16,10 +16,11 @@ from budgetjax import _checks, _progress, _sharding, losses, models, scaling
 from budgetjax._errors import ArgumentError, names_errors, warn
 from budgetjax.encoding import Coder
 from budgetjax.models import Given, KernelModel
-from budgetjax.online import driver, slots, span
+from budgetjax.online import driver, span
 from budgetjax.online.changes import restart_average
 from budgetjax.online.learners.sgd import SGD
 from budgetjax.online.maintenance.removal import Unbudgeted
+from budgetjax.online.slots import FREE
 from budgetjax.online.state import SEEN, State
 from budgetjax.refitting import held_out, metric, moving_vectors, newton, training_data
 from budgetjax.refitting.held_out import Fold, Judged
@@ -718,7 +719,7 @@ def resume(state: State, other: State) -> State:
     """Another state of the learner, with the counters and the clock of this one."""
     passed = state.counts[SEEN, 1] - other.counts[SEEN, 1]
     expansion = other.expansion
-    ages = jnp.where(expansion.mask, expansion.ages + passed, slots.FREE)
+    ages = jnp.where(expansion.mask, expansion.ages + passed, FREE)
     return other._replace(
         expansion=expansion._replace(ages=ages, average=state.expansion.average),
         counts=state.counts,

@@ -8,10 +8,10 @@ from jaxtyping import Array, Float, Integer
 from budgetjax import _checks, kernels, losses
 from budgetjax._pytree import leaf
 from budgetjax._shapes import Index, PerRow, Scalar
-from budgetjax.online import slots, span, support_set
+from budgetjax.online import span, support_set
 from budgetjax.online.learners import features
 from budgetjax.online.learners.features import FeatureLearner
-from budgetjax.online.slots import NOWHERE
+from budgetjax.online.slots import FREE, NOWHERE, put
 from budgetjax.online.state import State
 
 
@@ -109,7 +109,7 @@ class Nystrom(FeatureLearner):
                 added,
                 lambda: (jnp.zeros_like(known[:, 0]), jnp.zeros_like(_root(state)[0])),
             )
-            known = slots.put(known, slot, column, axis=1)
+            known = put(known, slot, column, axis=1)
             state = _add_landmark(state, slot, X[i], squares[i], row)
             return (
                 features.take_step(state, known[i], score, label, weight),
@@ -147,15 +147,15 @@ def _add_landmark(
 ) -> State:
     """The state with a landmark, whose feature has this row of `R`."""
     expansion, entered = state.expansion, slot != NOWHERE
-    age = jnp.where(entered, state.age, slots.FREE)
+    age = jnp.where(entered, state.age, FREE)
     x, square = (jnp.where(entered, value, 0) for value in (x, square))
     expansion = expansion._replace(
-        vectors=slots.put(expansion.vectors, slot, x),
-        squares=slots.put(expansion.squares, slot, square),
-        ages=slots.put(expansion.ages, slot, age),
+        vectors=put(expansion.vectors, slot, x),
+        squares=put(expansion.squares, slot, square),
+        ages=put(expansion.ages, slot, age),
         num_active=expansion.num_active + entered.astype(jnp.int32),
     )
-    root = slots.put(_root(state), slot, row)
+    root = put(_root(state), slot, row)
     memory = state.memory._replace(root=root)
     return state._replace(expansion=expansion, memory=memory)
 

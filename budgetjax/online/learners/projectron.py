@@ -13,10 +13,10 @@ from budgetjax import _checks, _pytree, losses
 from budgetjax._errors import ArgumentError
 from budgetjax._pytree import leaf, static
 from budgetjax._shapes import PerRow, Scalar, Score
-from budgetjax.online import importance, slots, span, support_set
+from budgetjax.online import importance, span, support_set
 from budgetjax.online.edits import Edits, RankOneUpdate, entering_row
 from budgetjax.online.learner import Learner
-from budgetjax.online.slots import NOWHERE
+from budgetjax.online.slots import NOWHERE, put
 from budgetjax.online.span import Span
 from budgetjax.online.state import State
 from budgetjax.online.support_set import Candidate
@@ -180,7 +180,7 @@ class Projectron(Learner):
         if classes is not None:
             two = jnp.stack([jnp.argmax(direction), jnp.argmin(direction)])
             two = jnp.where(enters, two.astype(classes.dtype), 0)
-            classes = slots.put(classes, slot, two)
+            classes = put(classes, slot, two)
         memory = ProjectronMemory(changed, classes)
         return state._replace(memory=memory), Edits((row,), spread)
 

@@ -10,11 +10,18 @@ from budgetjax import _checks, _sharding
 from budgetjax._pytree import static
 from budgetjax._shapes import Flag, Index, Mask, PerPair, PerRow, Scalar
 from budgetjax.kernels import Kernel
-from budgetjax.online import slots, support_set
+from budgetjax.online import support_set
 from budgetjax.online.edits import Edits, Row, empty_row, entering_row, stored_row
 from budgetjax.online.maintenance import merge_position
 from budgetjax.online.maintenance.strategy import Maintenance
-from budgetjax.online.slots import FREE, NOWHERE
+from budgetjax.online.slots import (
+    FREE,
+    NOWHERE,
+    oldest_argmin,
+    put,
+    select,
+    set_row_and_column,
+)
 from budgetjax.online.support_set import Candidate, Expansion
 
 __all__ = ["Merge", "MergeBestPair", "MultiMerge"]
@@ -140,7 +147,7 @@ class MultiMerge(Maintenance):
                 continue
             # The budget may be smaller than the number of vectors to merge.
             more = pair.shorter_first().merge(merged.slot, merged.age)
-            merged = slots.select(exists, more, merged)
+            merged = select(exists, more, merged)
             emptied = jnp.where(exists, slot, NOWHERE)
             rows.append(empty_row(expansion, emptied))
         slot = jnp.where(stays & outside, smallest.slot, NOWHERE)
@@ -176,7 +183,7 @@ class MergeBestPair(Maintenance):
         full = expansion.full
         # The candidate uses the spare row.
         last = expansion.ages.shape[0] - 1
-        gram = slots.set_row_and_column(
+        gram = set_row_and_column(
             self.gram, NOWHERE, candidate.kernel_row, candidate.kernel_self
         )
         coefficients = expansion.coefficients.at[last].set(candidate.coefficients)
@@ -188,7 +195,7 @@ class MergeBestPair(Maintenance):
         def member(index):
             own = entering_row(expansion, candidate, index)
             stored = stored_row(expansion, index)
-            return slots.select(index == last, own, stored)
+            return select(index == last, own, stored)
 
         pair = Pair(
             *(member(i), member(j)),
@@ -204,11 +211,11 @@ class MergeBestPair(Maintenance):
         edits = Edits((merged, entering_row(expansion, candidate, slot)))
 
         row = support_set.kernel_row(kernel, expansion, merged.vector, merged.square)
-        gram = slots.set_row_and_column(gram, merged.slot, row, candidate.kernel_self)
+        gram = set_row_and_column(gram, merged.slot, row, candidate.kernel_self)
         between = _kernel_with(kernel, candidate, merged)
-        row = slots.put(candidate.kernel_row, merged.slot, between)
+        row = put(candidate.kernel_row, merged.slot, between)
         return MergeBestPair(
-            slots.set_row_and_column(gram, slot, row, candidate.kernel_self)
+            set_row_and_column(gram, slot, row, candidate.kernel_self)
         ), edits
 
 
@@ -233,8 +240,8 @@ def _best_pair(
     active = ages != FREE
     loss = jnp.where(smaller & active[:, None] & active[None], loss, jnp.inf)
     # Ties go to the oldest m, then to the oldest n.
-    i = slots.oldest_argmin(ages, jnp.min(loss, axis=1))
-    j = slots.oldest_argmin(ages, loss[i])
+    i = oldest_argmin(ages, jnp.min(loss, axis=1))
+    j = oldest_argmin(ages, loss[i])
     return i, j, decay[i, j]
 
 
@@ -256,7 +263,7 @@ class Pair(NamedTuple):
         swapped = self._replace(
             m=self.n, n=self.m, m_length=self.n_length, n_length=self.m_length
         )
-        return slots.select(self.n_length < self.m_length, swapped, self)
+        return select(self.n_length < self.m_length, swapped, self)
 
     def merge(self, slot: Index, age: Index) -> Row:
         """Equations (20) to (22): the vector that replaces both, in this slot."""
@@ -276,11 +283,11 @@ def _smallest(expansion: Expansion, candidate: Candidate) -> tuple[Row, Flag]:
     """
     lengths = jnp.sum(expansion.coefficients**2, axis=1)
     lengths = jnp.where(expansion.mask, lengths, jnp.inf)
-    slot = slots.oldest_argmin(expansion.ages, lengths)
+    slot = oldest_argmin(expansion.ages, lengths)
     stays = jnp.sum(candidate.coefficients**2) >= lengths[slot]
     entering = entering_row(expansion, candidate, slot)
     stored = stored_row(expansion, slot)
-    return slots.select(stays, stored, entering), stays
+    return select(stays, stored, entering), stays
 
 
 def _unavailable(expansion: Expansion, slot: Index, excluded: Flag) -> Mask:
@@ -318,7 +325,7 @@ def _best_partner(
     lengths = jnp.sum(expansion.coefficients**2, axis=1)
     loss, decay = rank(kernel_row, products, lengths)
     loss = jnp.where(unavailable, jnp.inf, loss)
-    n = slots.oldest_argmin(expansion.ages, loss)
+    n = oldest_argmin(expansion.ages, loss)
 
     own_product = jnp.dot(candidate.coefficients, a_m, precision="highest")
     own_length = jnp.sum(candidate.coefficients**2)
@@ -329,7 +336,7 @@ def _best_partner(
     own_pair = Pair(m, own, m_length, own_length, own_product, own_decay)
     stored = stored_row(expansion, n)
     pair = Pair(m, stored, m_length, lengths[n], products[n], decay[n])
-    pair = slots.select(wins, own_pair, pair)
+    pair = select(wins, own_pair, pair)
     return pair, wins, wins | jnp.isfinite(loss[n])
 
 

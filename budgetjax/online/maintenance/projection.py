@@ -9,7 +9,7 @@ import numpy as np
 from budgetjax import _checks
 from budgetjax._errors import ArgumentError
 from budgetjax._pytree import static
-from budgetjax.online import slots, span, support_set
+from budgetjax.online import span, support_set
 from budgetjax.online.edits import (
     Edits,
     RankOneUpdate,
@@ -18,7 +18,7 @@ from budgetjax.online.edits import (
     stored_term,
 )
 from budgetjax.online.maintenance.strategy import Maintenance
-from budgetjax.online.slots import NOWHERE
+from budgetjax.online.slots import FREE, NOWHERE, oldest_argmin, set_row_and_column
 from budgetjax.online.span import RIDGE
 
 __all__ = ["DelayedProject", "Project", "ProjectOntoCandidate", "ProjectOntoNearest"]
@@ -78,7 +78,7 @@ class Project(Maintenance):
         else:
             costs = support_set.norms(kernel, expansion)
             own_cost = jnp.sum(candidate.coefficients**2) * candidate.kernel_self
-        smallest = slots.oldest_argmin(expansion.ages, costs)
+        smallest = oldest_argmin(expansion.ages, costs)
         stays = own_cost >= costs[smallest]
         place = jnp.where(full, smallest, expansion.free)
         slot = jnp.where(stays | ~full, place, NOWHERE)
@@ -175,7 +175,7 @@ class DelayedProject(Maintenance):
             vectors=jnp.where(stay[:, None], expansion.vectors, 0),
             squares=jnp.where(stay, expansion.squares, 0),
             coefficients_and_sums=jnp.where(stay[:, None], terms, 0),
-            ages=jnp.where(stay, expansion.ages, slots.FREE),
+            ages=jnp.where(stay, expansion.ages, FREE),
             num_active=jnp.sum(stay, dtype=jnp.int32),
         )
 
@@ -210,7 +210,7 @@ class ProjectOntoCandidate(Maintenance):
         lengths = jnp.sum(expansion.coefficients**2, axis=1)
         costs = lengths * jnp.maximum(selves - shares * candidate.kernel_row, 0)
         costs = jnp.where(expansion.mask, costs, jnp.inf)
-        victim = slots.oldest_argmin(expansion.ages, costs)
+        victim = oldest_argmin(expansion.ages, costs)
         share = jnp.where(full, shares[victim], 0)
         slot = jnp.where(full, victim, expansion.free)
         row = entering_row(expansion, candidate, slot)
@@ -251,7 +251,7 @@ class ProjectOntoNearest(Maintenance):
         slots = jnp.arange(mask.shape[0], dtype=jnp.int32)
         others = (slots[:, None] != slots[None]) & mask[None]
         distances = jnp.where(others, selves[None] - 2 * self.gram, jnp.inf)
-        n = jax.vmap(slots.oldest_argmin, (None, 0))(expansion.ages, distances)
+        n = jax.vmap(oldest_argmin, (None, 0))(expansion.ages, distances)
         alone = expansion.num_active < 2
 
         # The kernel matrix [a, b; b, c] of candidate and neighbour, with its ridge.
@@ -269,7 +269,7 @@ class ProjectOntoNearest(Maintenance):
         distances = selves - to_candidate * k_rt - to_nearest * k_rn
         lengths = jnp.sum(expansion.coefficients**2, axis=1)
         costs = jnp.where(mask, lengths * jnp.maximum(distances, 0), jnp.inf)
-        victim = slots.oldest_argmin(expansion.ages, costs)
+        victim = oldest_argmin(expansion.ages, costs)
 
         slot = jnp.where(full, victim, expansion.free)
         leaving = stored_term(expansion, victim)
@@ -278,7 +278,7 @@ class ProjectOntoNearest(Maintenance):
         row = row._replace(term=row.term + share * leaving)
         share = jnp.where(full, to_nearest[victim], 0)
         spread = RankOneUpdate(jnp.where(slots == n[victim], share, 0), leaving)
-        gram = slots.set_row_and_column(
+        gram = set_row_and_column(
             self.gram, slot, candidate.kernel_row, candidate.kernel_self
         )
         return ProjectOntoNearest(gram), Edits((row,), (spread,))

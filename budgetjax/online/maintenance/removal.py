@@ -11,10 +11,10 @@ from budgetjax import _checks, _pytree, losses
 from budgetjax._errors import names_errors
 from budgetjax._pytree import static
 from budgetjax._shapes import Scalar, Score
-from budgetjax.online import slots, support_set
+from budgetjax.online import support_set
 from budgetjax.online.edits import Edits, entering_row
 from budgetjax.online.maintenance.strategy import Maintenance
-from budgetjax.online.slots import NOWHERE
+from budgetjax.online.slots import NOWHERE, oldest_argmin
 from budgetjax.online.support_set import Candidate, Expansion
 
 __all__ = ["RemoveFewestErrors", "RemoveLargestMargin", "RemoveOldest", "RemoveRandom"]
@@ -108,7 +108,7 @@ class RemoveSmallest(Maintenance):
     def insert(self, kernel, expansion, candidate):
         norms = support_set.norms(kernel, expansion)
         own = jnp.sum(candidate.coefficients**2) * candidate.kernel_self
-        smallest = slots.oldest_argmin(expansion.ages, norms)
+        smallest = oldest_argmin(expansion.ages, norms)
         victim = jnp.where(own < norms[smallest], NOWHERE, smallest)
         return self, self.replace(expansion, candidate, victim)
 
@@ -171,7 +171,7 @@ class RemoveLargestMargin(Maintenance):
         own_margin = _margin_without(
             own_response, candidate.coefficients, candidate.kernel_self
         )
-        largest = slots.oldest_argmin(expansion.ages, -margins)
+        largest = oldest_argmin(expansion.ages, -margins)
         victim = jnp.where(own_margin > jnp.max(margins), NOWHERE, largest)
         leaves = expansion.full
         if self.above is not None:
@@ -253,7 +253,7 @@ class RemoveFewestErrors(Maintenance):
         each = jax.vmap(lambda row, gone: errors(row[:, None] * gone[None]))
         without = each(cache.gram.T, expansion.coefficients)
         without = jnp.where(expansion.mask, without, jnp.inf)
-        fewest = slots.oldest_argmin(expansion.ages, without)
+        fewest = oldest_argmin(expansion.ages, without)
         victim = jnp.where(errors(entering) < without[fewest], NOWHERE, fewest)
         edits = self.replace(expansion, candidate, victim)
         slot = edits.rows[0].slot
