@@ -35,9 +35,8 @@ import numpy as np
 
 import budgetjax as bj
 from budgetjax import datasets
-
-from budgetjax.online.slots import sortable_integers
 from budgetjax.online.maintenance import merge_position
+from budgetjax.online.slots import sortable_integers
 
 BUDGETS = (100, 500)
 SETS = 2000

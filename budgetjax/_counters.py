@@ -20,9 +20,9 @@ UNIT = 2**BITS
 Words = Integer[Array, "*counters two"]
 
 
-def of(*values: int) -> Words:
-    """The counters of Python integers, shape `(len(values), 2)`."""
-    return jax.device_put(np.array([divmod(value, UNIT) for value in values], np.int32))
+def of(value: int) -> Words:
+    """The counter of a Python integer."""
+    return jax.device_put(np.array(divmod(value, UNIT), np.int32))
 
 
 def number(words: Any) -> Any:
@@ -45,6 +45,11 @@ def real(words: Words, dtype: DTypeLike) -> Float[Array, "*counters"]:
     """The value as a float, computed in at least 32 bits."""
     wide = words.astype(np.promote_types(dtype, jnp.float32))
     return (wide[..., 0] * UNIT + wide[..., 1]).astype(dtype)
+
+
+def after(words: Words, more: Integer[Array, "*counters"] | int) -> Words:
+    """The counter plus `more`, which must fit its lower word; not normalized."""
+    return words + jnp.expand_dims(jnp.asarray(more), -1) * np.array([0, 1], np.int32)
 
 
 def since(words: Words, before: Words) -> Integer[Array, "*counters"]:

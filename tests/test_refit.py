@@ -23,8 +23,8 @@ from sklearn.svm import LinearSVC
 import budgetjax as bj
 from budgetjax import losses
 from budgetjax._errors import InputError
-from budgetjax.online.slots import FREE
 from budgetjax.online import support_set
+from budgetjax.online.slots import FREE
 from budgetjax.online.span import RIDGE, from_vectors
 from budgetjax.refitting import held_out, moving_vectors, newton, training_data
 

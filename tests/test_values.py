@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import budgetjax as bj
-from budgetjax import _counters
 from budgetjax.online import registry
+from budgetjax.online.state import Counts
 
 KERNEL = bj.RBF(4.0)
 X, Y = bj.datasets.checkerboard(300, seed=0)
@@ -37,7 +37,7 @@ class Mixture(bj.Online):
 
     @classmethod
     def of(cls, *parts):
-        return cls(_counters.of(0, 0, 0), parts, jnp.ones(len(parts)))
+        return cls(Counts.of(0, 0, 0), parts, jnp.ones(len(parts)))
 
     @property
     def num_features(self):
@@ -65,12 +65,10 @@ class Mixture(bj.Online):
             score = model.weights @ each / jnp.sum(model.weights)
             wrong = (each[:, 0] * label <= 0) & present
             mistake = (score[0] * label[0] <= 0) & present
-            more = jnp.zeros((3, 2), jnp.int32).at[:2, 1]
-            more = more.set(jnp.stack([present, mistake]).astype(jnp.int32))
             new = model._replace(
                 parts=parts,
                 weights=jnp.where(wrong, 0.9, 1.0) * model.weights,
-                counts=model.counts + more,
+                counts=model.counts.after(present, mistake),
             )
             return new, score
 
@@ -87,7 +85,7 @@ class Mixture(bj.Online):
 
     def restart(self):
         return self._replace(
-            counts=jnp.zeros_like(self.counts),
+            counts=Counts.of(0, 0, 0),
             parts=tuple(one.restart() for one in self.parts),
             weights=jnp.ones_like(self.weights),
         )

@@ -52,7 +52,6 @@ from budgetjax.online.choices import Choice, Family, Loss
 from budgetjax.online.importance import SeenWeights
 from budgetjax.online.learner import Learner
 from budgetjax.online.maintenance import Maintenance
-from budgetjax.online.state import SEEN
 from budgetjax.refitting import held_out
 from budgetjax.refitting.adam import EPOCHS
 from budgetjax.refitting.refit import Draft, check_metric, start_refit
@@ -376,7 +375,7 @@ class Supervised(OnlineEstimator):
         model, weights = streamed.model, streamed.examples.weights
         if draft is not None and draft.metric is not None:
             seen = len(orders) * int(np.count_nonzero(weights))
-            counts = draft.state.counts.at[SEEN].set(_counters.of(seen)[0])
+            counts = draft.state.counts._replace(seen=_counters.of(seen))
             state = draft.state._replace(counts=counts)
             return streamed, draft._replace(state=state)
         state = held_out.clear(model.model)

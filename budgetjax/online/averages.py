@@ -3,12 +3,13 @@
 from typing import TYPE_CHECKING, NamedTuple
 
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Integer
+from jaxtyping import Array, Bool, Float, Integer
 
-from budgetjax import _pytree
-from budgetjax._shapes import Scalar
+from budgetjax import _counters, _pytree
+from budgetjax._shapes import Flag, Scalar
 
 if TYPE_CHECKING:
+    from budgetjax.online.edits import Edits
     from budgetjax.online.support_set import Expansion
 
 
@@ -60,3 +61,45 @@ def fade(expansion: "Expansion") -> "Expansion":
     coefficients, sums = jnp.split(expansion.coefficients_and_sums, 2, axis=1)
     terms = jnp.concatenate([coefficients, average.fade_factor * sums], axis=1)
     return expansion._replace(coefficients_and_sums=terms, average=average.fade())
+
+
+def covers(
+    expansion: "Expansion", seen: Integer[Array, "size two"]
+) -> Bool[Array, " size"]:
+    """Which rounds are in the average, by the counters after each; all without one."""
+    average = expansion.average
+    if average is None:
+        return jnp.ones(seen.shape[0], bool)
+    return _counters.reaches(seen, average.start)
+
+
+def after_idle(
+    average: Average, counted: Bool[Array, " size"], scales: Float[Array, " size"]
+) -> Average:
+    """The average after idle rounds of these scales, of which some are counted."""
+    return average._replace(
+        scale_sum=average.scale_sum + jnp.sum(jnp.where(counted, scales, 0))
+    )
+
+
+def after_update(
+    average: Average | None, edits: "Edits", scale: Scalar, counted: Flag
+) -> tuple["Edits", Average | None]:
+    """The edits of a round, which bring the sums up to date, and the average after it.
+
+    `scale` is the one after the edits.
+    """
+    if average is None:
+        return edits, None
+    edits = edits._replace(scale_sum=average.scale_sum)
+    return edits, average._replace(scale_sum=jnp.where(counted, scale, 0))
+
+
+def after_block(
+    average: Average | None, counted: Bool[Array, " size"]
+) -> Average | None:
+    """The average after a block, with its rounds in the total."""
+    if average is None:
+        return None
+    count = jnp.sum(counted, dtype=average.total.dtype)
+    return average._replace(total=average.total + count)

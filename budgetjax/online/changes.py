@@ -175,7 +175,7 @@ def restart_average(state: State) -> State:
         return state
     start = int(_counters.number(average.start))
     average = average._replace(
-        start=_counters.of(max(start, int(state.num_seen) + 1))[0],
+        start=_counters.of(max(start, int(state.num_seen) + 1)),
         scale_sum=jnp.zeros_like(average.scale_sum),
         total=jnp.zeros_like(average.total),
     )

@@ -24,7 +24,7 @@ from budgetjax._errors import ArgumentError, names_errors
 from budgetjax._shapes import Examples, Index, PerExample, Targets
 from budgetjax.kernels import Kernel
 from budgetjax.online import examples
-from budgetjax.online.state import MISTAKES, Kind, Online, State
+from budgetjax.online.state import Kind, Online, State
 from budgetjax.raw_rows import cast_rows
 
 # Rows of a short stream to learn at once, one program for any number of rows, and the
@@ -371,7 +371,7 @@ def run_with_errors(
             lost = jnp.where((counts > 0)[:, None], away**2, 0)
             errors += jnp.sum(lost) / told.score.shape[1]
         else:
-            errors = _counters.since(new.counts, state.counts)[MISTAKES]
+            errors = _counters.since(new.counts.mistakes, state.counts.mistakes)
         return (new, errors), errors
 
     starts = jnp.arange(0, X.shape[0], size, dtype=jnp.int32)

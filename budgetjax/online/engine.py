@@ -30,96 +30,82 @@ compiled loops copy no such array. For the same reason a conditional write is ne
 branch nor a select over the array: if the condition is false, the row goes to a spare
 slot.
 
-Many models under `jax.vmap` share one loop, which runs while any of them has a
-violation left; a model that has none writes to its spare slot meanwhile. With one loop
-condition per model, `vmap` would copy every model's arrays in every turn.
-
 On a CPU all but the products is one kernel (`_platform.join_kernels`), so that a block
 takes some 30 calls instead of 60.
 
 A step is a block of length one. Its loop has at most one turn, and is a branch instead.
 
-With delayed maintenance, the loop over violations stops when the support set is full.
-An outer loop makes room for several vectors and starts it again.
+`plain_step` says what a round means. Three things are elsewhere, each a line of the
+loop here: averages of iterates (`averages`), maintenance that waits for a full budget
+(`room`), and many models in lockstep (`lockstep`).
 """
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Integer, Shaped
+from jaxtyping import Array, Float
 
 from budgetjax import _counters, _platform, _sharding, kernels, losses
 from budgetjax._errors import ArgumentError, names_errors
-from budgetjax._shapes import Examples, Flag, Index, PerExample, Scalar, Scores, Targets
+from budgetjax._shapes import Examples, Flag, Index, PerExample, Scores, Targets
 from budgetjax.online import averages, support_set
-from budgetjax.online.averages import Average
-from budgetjax.online.edits import (
-    Edits,
-    Row,
-    check_edits,
-    no_edits,
-    scale_after,
-    write,
+from budgetjax.online.edits import Edits, check_edits, no_edits, scale_after, write
+from budgetjax.online.lockstep import (
+    any_model,
+    select_loop,
+    with_arrays,
+    without_arrays,
 )
-from budgetjax.online.slots import NOWHERE, least, put_rows, select
-from budgetjax.online.state import SEEN, State
+from budgetjax.online.room import is_full, make_room_if_full, waits
+from budgetjax.online.rounds import (
+    Block,
+    Loop,
+    average_before,
+    decayed_scale,
+    scale_before,
+    sums_before,
+    with_example,
+    without_example,
+)
+from budgetjax.online.slots import NOWHERE, least, put_rows
+from budgetjax.online.state import State
 from budgetjax.online.support_set import Candidate
 
 
-class Block(NamedTuple):
-    """A block of examples, and everything known before its first round.
+def plain_step(state: State, x: Array, y: Array) -> State:
+    """What a round means, of a state with values; a block gives the same, sooner.
 
-    Attributes:
-      X, y, weights, axis: as for `Online.learn`.
-      present: where an example has a weight.
-      squares, selves, gram: `||x||^2`, `k(x, x)`, and `k(x_i, x_j)` of all pairs.
-      rounds_ahead: rounds since the start of the block, before each example and after
-        the last; `ticks = size + 1`.
-      decay: the logarithm of the factor by which idle rounds shrink the model since the
-        start of the block.
-      in_average: which rounds are in an average of iterates, if there is one.
+    It is the round of an example of weight 1, without an average of iterates and
+    without delayed maintenance.
     """
-
-    X: Examples
-    y: Targets
-    weights: PerExample
-    present: Bool[Array, " size"]
-    squares: PerExample
-    selves: PerExample
-    gram: Float[Array, "size size"]
-    rounds_ahead: Integer[Array, " ticks"]
-    decay: Float[Array, " ticks"]
-    in_average: Bool[Array, " size"]
-    axis: str | None
-
-
-class Loop(NamedTuple):
-    """The carry of the loop over violations.
-
-    Attributes:
-      state: the state without the pending edits. Its scale is the one after round
-        `last`; later decay is in `Block`.
-      kernel_rows: `k(x_j, x_i)` for every example and row of the support set, without
-        the pending edits.
-      unscaled: unscaled scores of the model with the pending edits; those of past
-        examples are stale.
-      scores: scores, each from the model that saw the example.
-      next: the next example that violates, or the size of the block.
-      last: the example whose edits are pending; -1 before the first violation.
-      edits: the pending edits, without the values of example `last`, which are looked
-        up.
-      columns: kernel columns of the pending rows except the last.
-    """
-
-    state: Any
-    kernel_rows: Float[Array, "size rows"]
-    unscaled: Scores
-    scores: Scores
-    next: Index
-    last: Index
-    edits: Edits
-    columns: tuple[PerExample, ...]
+    learner, expansion = state.learner, state.expansion
+    before, after = learner.decay(state, jnp.arange(2, dtype=jnp.int32))
+    x = x - expansion.origin
+    kernel_row = state.kernel.gram(x[None], expansion.vectors)[0]
+    scale = decayed_scale(expansion.scale, before)
+    score = scale * jnp.matmul(kernel_row, expansion.coefficients, precision="highest")
+    if learner.violates(state, score, y):
+        expansion = expansion._replace(scale=decayed_scale(scale, after - before))
+        candidate = Candidate(
+            *(
+                x,
+                jnp.sum(x * x),
+                jnp.zeros_like(score),
+                state.age,
+                jnp.ones_like(scale),
+            ),
+            *(kernel_row, state.kernel.diag(x[None])[0]),
+        )
+        given = state._replace(expansion=expansion)
+        state, edits = learner.update(given, score, y, candidate)
+        expansion = write(expansion, edits)
+        scale = scale_after(expansion.scale, edits)
+        state = state.after(updates=1)
+    else:
+        scale = decayed_scale(scale, after - before)
+    state = state._replace(expansion=expansion._replace(scale=scale))
+    return state.after(1, losses.is_mistake(score, y).astype(jnp.int32))
 
 
 def block(
@@ -155,11 +141,11 @@ def _run_block(
         state, block = _prepare_block(state, X, y, weights, squares, gram, axis)
         loop = _start_loop(block, state, kernel_rows)
         if X.shape[0] == 1:
-            loop = _run_single(block, _make_room_if_full(block, loop))
-        elif _makes_room_ahead(state):
+            loop = _run_single(block, make_room_if_full(block, loop))
+        elif waits(state):
             loop = jax.lax.while_loop(
-                lambda loop: _any_model(block, loop.next < X.shape[0]),
-                lambda loop: _make_room_if_full(block, _run_violations(block, loop)),
+                lambda loop: any_model(block, loop.next < X.shape[0]),
+                lambda loop: make_room_if_full(block, _run_violations(block, loop)),
                 loop,
             )
         else:
@@ -172,7 +158,7 @@ def _run_block(
     scores = jnp.zeros((X.shape[0], state.expansion.num_columns), X.dtype)
     given, *_ = _sharding.vary((state, kernel_rows, weights, scores), X, y)
     # Not with the products of delayed maintenance, which are calls on a CPU.
-    joined = X.shape[0] > 1 and axis is None and not _makes_room_ahead(state)
+    joined = X.shape[0] > 1 and axis is None and not waits(state)
     state, *_, scores = _platform.join_kernels(learn, given) if joined else learn(given)
     return state, scores
 
@@ -221,10 +207,7 @@ def _prepare_block(
     expansion = averages.fade(state.expansion)
     scale = decayed_scale(expansion.scale, jnp.where(rounds_ahead[-1] > 0, decay[0], 0))
     state = state._replace(expansion=expansion._replace(scale=scale))
-    in_average = present
-    if expansion.average is not None:
-        seen = jax.vmap(lambda ahead: state.after(ahead).counts[SEEN])(rounds_ahead[1:])
-        in_average = present & _counters.reaches(seen, expansion.average.start)
+    seen = _counters.after(state.counts.seen, rounds_ahead[1:])
     return state, Block(
         X=X,
         y=y,
@@ -235,15 +218,9 @@ def _prepare_block(
         gram=gram,
         rounds_ahead=rounds_ahead,
         decay=decay,
-        in_average=in_average,
+        in_average=present & averages.covers(expansion, seen),
         axis=axis,
     )
-
-
-def _makes_room_ahead(state: State) -> bool:
-    """Whether maintenance waits for a full budget, outside the loop."""
-    strategy = state.maintenance
-    return strategy is not None and strategy.makes_room_ahead
 
 
 def _start_loop(
@@ -258,7 +235,7 @@ def _start_loop(
     none = zero - 1
     arrays = state, kernel_rows, scores, first, none
     like = jax.eval_shape(lambda *arrays: _update(block, *arrays)[1], *arrays)
-    edits = _without_example(no_edits(like))
+    edits = without_example(no_edits(like))
     # Zeros, but not those that other arrays share, which would be copied.
     columns = tuple(jnp.minimum(block.weights, 0) for _ in edits.rows[:-1])
     (loop,) = _sharding.vary(
@@ -270,7 +247,7 @@ def _start_loop(
 def _run_violations(block: Block, loop: Loop) -> Loop:
     """The loop after the last violation, or the one that fills a delayed budget."""
     return _platform.while_loop(
-        lambda loop: _any_model(block, _is_ready(block, loop)),
+        lambda loop: any_model(block, _is_ready(block, loop)),
         lambda loop: _next_turn(block, loop),
         loop,
     )
@@ -279,52 +256,7 @@ def _run_violations(block: Block, loop: Loop) -> Loop:
 def _is_ready(block: Block, loop: Loop) -> Flag:
     """Whether a violation is left, and the model has room for it."""
     left = loop.next < block.X.shape[0]
-    return left & ~_is_full(loop) if _makes_room_ahead(loop.state) else left
-
-
-def _any_model(block: Block, condition: Flag) -> Flag:
-    """Whether it holds for any model of the `vmap`."""
-    return condition if block.axis is None else jax.lax.pmax(condition, block.axis)
-
-
-def _is_full(loop: Loop) -> Flag:
-    """Whether the pending candidate, if there is one, takes the last free slot."""
-    entering = loop.edits.rows[-1].slot != NOWHERE
-    expansion = loop.state.expansion
-    return expansion.num_active + entering.astype(jnp.int32) >= expansion.budget
-
-
-def _make_room_if_full(block: Block, loop: Loop) -> Loop:
-    """The loop with room for a candidate, if delayed maintenance has to make it."""
-    if not _makes_room_ahead(loop.state):
-        return loop
-    wanted = (loop.next < block.X.shape[0]) & _is_full(loop)
-    return _sharding.cond(
-        _any_model(block, wanted), lambda: _make_room(block, loop, wanted), lambda: loop
-    )
-
-
-def _make_room(block: Block, loop: Loop, wanted: Flag) -> Loop:
-    """The loop with nothing pending, and with free slots where `wanted`.
-
-    The kernel rows are recomputed, which costs as much as starting a block.
-    """
-    state = loop.state
-    edits, _ = _with_example(block, loop.state, loop.edits, loop.columns, loop.last)
-    before = write(state.expansion, edits)
-    after = state.maintenance.make_room(state.kernel, before)
-    expansion = select(wanted, after, before)
-    state = state.learner.refresh(state._replace(expansion=expansion))
-    kernel_rows = support_set.kernel_rows(
-        state.kernel, expansion, block.X, block.squares
-    )
-    unscaled = jnp.matmul(kernel_rows, expansion.coefficients, precision="highest")
-    return loop._replace(
-        state=state,
-        kernel_rows=kernel_rows,
-        unscaled=unscaled,
-        edits=no_edits(loop.edits),
-    )
+    return left & ~is_full(loop) if waits(loop.state) else left
 
 
 def _run_single(block: Block, loop: Loop) -> Loop:
@@ -338,13 +270,13 @@ def _run_single(block: Block, loop: Loop) -> Loop:
         state, edits, _ = _update(
             block, loop.state, loop.kernel_rows, loop.scores, loop.next, loop.last
         )
-        return *_without_arrays(state), _without_example(edits)
+        return *without_arrays(state), without_example(edits)
 
     violated = loop.next == 0
     state, scales, edits = _sharding.cond(
-        violated, changed, lambda: (*_without_arrays(loop.state), loop.edits)
+        violated, changed, lambda: (*without_arrays(loop.state), loop.edits)
     )
-    state = _with_arrays(state, loop.state, scales)
+    state = with_arrays(state, loop.state, scales)
     last = jnp.where(violated, 0, loop.last)
     return loop._replace(state=state, edits=edits, last=last)
 
@@ -352,72 +284,29 @@ def _run_single(block: Block, loop: Loop) -> Loop:
 def _finish_block(block: Block, state: State, loop: Loop) -> State:
     """The state after the rounds that follow the last violation."""
     size = block.X.shape[0]
-    edits, _ = _with_example(block, loop.state, loop.edits, loop.columns, loop.last)
+    edits, _ = with_example(block, loop.state, loop.edits, loop.columns, loop.last)
     new, expansion = loop.state, write(loop.state.expansion, edits)
-    average = expansion.average
-    if average is not None:
-        count = jnp.sum(block.in_average, dtype=average.total.dtype)
-        scale_sum = _scale_sum_before(block, new, loop.last, size)
-        average = average._replace(scale_sum=scale_sum, total=average.total + count)
+    average = average_before(block, new, loop.last, size)
     mistaken = jax.vmap(losses.is_mistake)(loop.scores, block.y) & block.present
     return new._replace(
         expansion=expansion._replace(
-            scale=_scale_before(block, new, loop.last, size), average=average
+            scale=scale_before(block, new, loop.last, size),
+            average=averages.after_block(average, block.in_average),
         ),
     ).after(block.rounds_ahead[-1], jnp.sum(mistaken, dtype=jnp.int32))
-
-
-def sums_before(values: Shaped[Array, " n"]) -> Shaped[Array, " ticks"]:
-    """The sums of the values before each one, and of all.
-
-    O(n^2) for a block of n, but one kernel to compile, not ten.
-    """
-    n = values.shape[0]
-    index, tick = (jnp.arange(size, dtype=jnp.int32) for size in (n, n + 1))
-    before = tick[:, None] > index[None]
-    return jnp.sum(jnp.where(before, values[None], 0), axis=1, dtype=values.dtype)
-
-
-def decayed_scale(scale: Scalar, decay: Float[Array, "*n"]) -> Float[Array, "*n"]:
-    """The scale after a decay by `exp(decay)`.
-
-    It is never so small that an update that is divided by it overflows.
-    """
-    limits = jnp.finfo(scale.dtype)
-    least = max(float(limits.tiny), min(2.0**-40, limits.tiny / limits.eps**2))
-    return jnp.maximum(scale * jnp.exp(decay), least)
-
-
-def _scale_before(block: Block, state: State, last: Index, i: Index | int) -> Scalar:
-    """The scale before round `i`, if the model has not changed since round `last`."""
-    decay = block.decay[i] - block.decay[last + 1]
-    return decayed_scale(state.expansion.scale, decay)
-
-
-def _scale_sum_before(
-    block: Block, state: State, last: Index, i: Index | int
-) -> Scalar:
-    """The sum of the scales before round `i`, for the average of iterates."""
-    average = state.expansion.average
-    assert average is not None, "called where iterates are averaged"
-    index = jnp.arange(block.in_average.shape[0], dtype=jnp.int32)
-    idle = block.in_average & (index > last) & (index < i)
-    decay = block.decay[1:] - block.decay[last + 1]
-    scales = decayed_scale(state.expansion.scale, jnp.where(idle, decay, 0))
-    return average.scale_sum + jnp.sum(jnp.where(idle, scales, 0))
 
 
 def _next_turn(block: Block, loop: Loop) -> Loop:
     """The loop after the next violation, in lockstep with the other models."""
     new = _change_model(block, loop)
     if block.axis is not None:
-        new = _select_loop(_is_ready(block, loop), new, loop)
+        new = select_loop(_is_ready(block, loop), new, loop)
     return _sharding.vary(new)[0]
 
 
 def _change_model(block: Block, loop: Loop) -> Loop:
     """Writes the pending edits, makes the next change, and finds the next violation."""
-    edits, columns = _with_example(
+    edits, columns = with_example(
         block, loop.state, loop.edits, loop.columns, loop.last
     )
     slots = [row.slot for row in edits.rows]
@@ -429,47 +318,13 @@ def _change_model(block: Block, loop: Loop) -> Loop:
     state, edits, columns = _update(
         block, state, kernel_rows, loop.scores, i, loop.last
     )
-    whole_edits, all_columns = _with_example(block, state, edits, columns, i)
+    whole_edits, all_columns = with_example(block, state, edits, columns, i)
     unscaled = _apply_to_scores(
         state, kernel_rows, loop.unscaled, whole_edits, all_columns
     )
     scores, following = _next_violation(block, state, unscaled, loop.scores, i + 1)
-    edits = _without_example(edits)
+    edits = without_example(edits)
     return Loop(state, kernel_rows, unscaled, scores, following, i, edits, columns)
-
-
-def _select_loop(ready: Flag, new: Loop, old: Loop) -> Loop:
-    """The loop after a violation, or, if there was none, with nothing pending.
-
-    The large arrays are those of `new` in both cases: they hold the edits of the last
-    violation.
-    """
-    state, scales = _without_arrays(old.state)
-    nothing = no_edits(new.edits)
-    rows = tuple(
-        row._replace(slot=blank.slot)
-        for row, blank in zip(new.edits.rows, nothing.rows, strict=True)
-    )
-    old = old._replace(
-        state=_with_arrays(state, new.state, scales),
-        kernel_rows=new.kernel_rows,
-        edits=nothing._replace(rows=rows),
-    )
-    return select(ready, new, old)
-
-
-def _without_arrays(state: State) -> tuple[State, tuple[Scalar, Average | None]]:
-    """The state without its support set, and the scale and the average of that."""
-    expansion = state.expansion
-    return state._replace(expansion=None), (expansion.scale, expansion.average)
-
-
-def _with_arrays(
-    state: State, like: State, scales: tuple[Scalar, Average | None]
-) -> State:
-    """The state with the support set of another, and this scale and average."""
-    expansion = like.expansion._replace(scale=scales[0], average=scales[1])
-    return state._replace(expansion=expansion)
 
 
 def _next_violation(
@@ -524,11 +379,8 @@ def _update(
         kernel_row=kernel_rows[i],
         kernel_self=block.selves[i],
     )
-    average = expansion.average
-    if average is not None:
-        scale_sum = _scale_sum_before(block, state, last, i)
-        average = average._replace(scale_sum=scale_sum)
-    scale = _scale_before(block, state, last, i + 1)
+    average = average_before(block, state, last, i)
+    scale = scale_before(block, state, last, i + 1)
     given = now._replace(expansion=expansion._replace(scale=scale, average=average))
     learner = state.learner
     returned = learner.update(given, scores[i], block.y[i], candidate)
@@ -536,10 +388,7 @@ def _update(
         new, edits = check_edits("update", State, returned, given, given.expansion)
         _check_unchanged(new, given)
     scale = scale_after(scale, edits)
-    if average is not None:
-        # They bring the sums of the average up to date, too.
-        edits = edits._replace(scale_sum=average.scale_sum)
-        average = average._replace(scale_sum=jnp.where(block.in_average[i], scale, 0))
+    edits, average = averages.after_update(average, edits, scale, block.in_average[i])
     new = new._replace(
         expansion=expansion._replace(scale=scale, average=average),
         counts=state.after(updates=1).counts,
@@ -563,27 +412,6 @@ def _check_unchanged(after: State, before: State) -> None:
         if any(new is not old for new, old in zip(*parts, strict=True)):
             wanted = f"return {instead}, and state.{name} as it was"
             raise ArgumentError("update", wanted, f"another {name}")
-
-
-def _without_example(edits: Edits) -> Edits:
-    """The edits without the values that `_with_example` looks up."""
-    example = edits.rows[-1]._replace(vector=None, square=None, age=None)
-    return edits._replace(rows=(*edits.rows[:-1], example))
-
-
-def _with_example(
-    block: Block,
-    state: State,
-    edits: Edits,
-    columns: tuple[PerExample, ...],
-    i: Index,
-) -> tuple[Edits, tuple[PerExample, ...]]:
-    """Adds the values and the kernel column of example `i` itself."""
-    slot, term = edits.rows[-1].slot, edits.rows[-1].term
-    age = state.after(block.rounds_ahead[i]).age
-    example = Row(slot, block.X[i], block.squares[i], term, age)
-    rows = (*edits.rows[:-1], example)
-    return edits._replace(rows=rows), (*columns, block.gram[i])
 
 
 def _apply_to_scores(

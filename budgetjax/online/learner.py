@@ -30,7 +30,7 @@ from budgetjax.online import engine, support_set
 from budgetjax.online.averages import Average
 from budgetjax.online.edits import Edits
 from budgetjax.online.maintenance import Maintenance, Merge, Project
-from budgetjax.online.state import State
+from budgetjax.online.state import Counts, State
 from budgetjax.online.support_set import Candidate, Expansion
 
 # The optional arguments of `Learner.init`, which a learner names if it takes them.
@@ -201,7 +201,7 @@ class Learner(Record, abstract=True):
             expansion=expansion,
             maintenance=maintenance,
             memory=None,
-            counts=_counters.of(0, 0, 0),
+            counts=Counts.of(0, 0, 0),
         )
         state = state.learner.start(state, seed, vectors)
         if maintenance is not None:
@@ -407,4 +407,4 @@ def _averaging(average: bool | int, dtype: np.dtype) -> Average | None:
     _checks.positive_integer("average", first)
     _checks.scalar_integer("average", first)
     zero = jnp.zeros((), dtype)
-    return Average(_counters.of(int(first))[0], zero, jnp.zeros((), dtype))
+    return Average(_counters.of(int(first)), zero, jnp.zeros((), dtype))

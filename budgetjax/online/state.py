@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Integer, Shaped
+from jaxtyping import Array, Bool, Float, Integer, Shaped
 
-from budgetjax import _checks, _counters, _sharding, kernels
+from budgetjax import _checks, _counters, _pytree, _sharding, kernels
 from budgetjax._counters import UNIT
 from budgetjax._errors import ArgumentError, Named
 from budgetjax.kernels import Kernel
@@ -20,16 +20,40 @@ if TYPE_CHECKING:
     from budgetjax.online.learner import Learner
     from budgetjax.online.maintenance.strategy import Maintenance
 
-# The rows of `State.counts`.
-SEEN, MISTAKES, UPDATES = range(3)
-# By row of the counts, what one more of it adds to them.
-ONE = np.stack([np.eye(3, dtype=np.int32) * 0, np.eye(3, dtype=np.int32)], axis=-1)
 # A verb returns the kind of object that it takes.
 Kind = TypeVar("Kind", bound="Online")
 
 
 class BudgetError(Named, OverflowError):
     """Examples that found no room in an unbudgeted model."""
+
+
+@_pytree.record
+class Counts(NamedTuple):
+    """What a model counts, each in two words; see `budgetjax._counters`.
+
+    Attributes:
+      seen: rounds so far.
+      mistakes: rounds with a margin of at most 0, or a number of the wrong sign.
+      updates: rounds that changed the model.
+    """
+
+    seen: Integer[Array, "*models two"]
+    mistakes: Integer[Array, "*models two"]
+    updates: Integer[Array, "*models two"]
+
+    @classmethod
+    def of(cls, *values: int) -> "Counts":
+        """The counters of Python integers."""
+        return cls(*map(_counters.of, values))
+
+    def after(self, *more: Integer[Array, "*models"] | Bool[Array, "*models"] | int):
+        """The counters with more rounds, mistakes and updates; not normalized."""
+        known = (
+            words if isinstance(new, int) and not new else _counters.after(words, new)
+            for words, new in zip(self, (*more, 0, 0, 0), strict=False)
+        )
+        return Counts(*known)
 
 
 class Round(NamedTuple):
@@ -53,11 +77,10 @@ class Online(ModelBase, abstract=True):
     `predict`, `fit_stream` and `save`.
 
     Attributes:
-      counts: rounds, mistakes and updates so far, of which each is two words; see
-        `num_seen`, `num_mistakes` and `num_updates`.
+      counts: see `num_seen`, `num_mistakes` and `num_updates`.
     """
 
-    counts: Integer[Array, "*models three two"]
+    counts: Counts
 
     def learn(
         self,
@@ -102,21 +125,17 @@ class Online(ModelBase, abstract=True):
     @property
     def num_seen(self) -> Any:
         """Rounds so far. A NumPy int64, or a traced int32, which ends at 2^31 - 1."""
-        return self._count(SEEN)
+        return _counters.number(self.counts.seen)
 
     @property
     def num_mistakes(self) -> Any:
         """Rounds with a margin of at most 0, or a number of the wrong sign."""
-        return self._count(MISTAKES)
+        return _counters.number(self.counts.mistakes)
 
     @property
     def num_updates(self) -> Any:
         """Rounds that changed the model; if unbudgeted, also refused examples."""
-        return self._count(UPDATES)
-
-    def _count(self, row: int) -> Any:
-        known = _checks.concrete(self.counts)
-        return _counters.number((self.counts if known is None else known)[..., row, :])
+        return _counters.number(self.counts.updates)
 
 
 class State(Online):
@@ -245,16 +264,16 @@ class State(Online):
                 budget=old.budget,
                 average=average,
             ),
-            counts=jnp.zeros_like(self.counts),
+            counts=jax.tree.map(jnp.zeros_like, self.counts),
         )
 
     def rounds(self, dtype: Any) -> Float[Array, "*models"]:
         """`num_seen` as a float, for schedules; exact to rounding beyond 2^31."""
-        return _counters.real(self.counts[..., SEEN, :], dtype)
+        return _counters.real(self.counts.seen, dtype)
 
     def updates(self, dtype: Any) -> Float[Array, "*models"]:
         """`num_updates` as a float."""
-        return _counters.real(self.counts[..., UPDATES, :], dtype)
+        return _counters.real(self.counts.updates, dtype)
 
     def after(
         self,
@@ -263,16 +282,12 @@ class State(Online):
         updates: Integer[Array, ""] | int = 0,
     ) -> Self:
         """The state with more rounds counted; not normalized."""
-        counts = self.counts
-        for row, more in enumerate((seen, mistakes, updates)):
-            if not isinstance(more, int) or more:
-                counts = counts + more * ONE[row]
-        return self._replace(counts=counts)
+        return self._replace(counts=self.counts.after(seen, mistakes, updates))
 
     @property
     def age(self) -> Integer[Array, ""]:
         """The age of a support vector that enters in this round."""
-        return self.counts[..., SEEN, 1] + 1
+        return self.counts.seen[..., 1] + 1
 
     def _rebase_clock(self) -> Self:
         """The state with room for 2^30 more rounds in its counters and ages.
@@ -280,8 +295,9 @@ class State(Online):
         Ages count from the higher word of `num_seen`. Two units later they reach their
         minimum, and the order of such old support vectors is forgotten.
         """
-        expansion, counts = self.expansion, _counters.normalized(self.counts)
-        passed = self.counts[SEEN, 1] - counts[SEEN, 1]
+        expansion = self.expansion
+        counts = Counts(*map(_counters.normalized, self.counts))
+        passed = self.counts.seen[1] - counts.seen[1]
         older = jnp.maximum(expansion.ages, -UNIT) - passed
         ages = jnp.where(expansion.mask, older, FREE)
         return self._replace(expansion=expansion._replace(ages=ages), counts=counts)

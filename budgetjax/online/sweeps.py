@@ -92,12 +92,12 @@ def sweep(
       ((4, 42), (8.0, 50))
     """
     driver.check_online(states)
-    shape = states.counts.shape
-    if len(shape) != 3:
+    shape = states.counts.seen.shape[:-1]
+    if len(shape) != 1:
         raise ArgumentError(
             "states",
             "be stacked along one axis",
-            f"{shape[:-2] or 'a single one'}; use jax.vmap over init",
+            f"{shape or 'a single one'}; use jax.vmap over init",
         )
     models = shape[0]
     one = _take(states, np.int32(0))

@@ -21,7 +21,7 @@ from budgetjax.online.changes import restart_average
 from budgetjax.online.learners.sgd import SGD
 from budgetjax.online.maintenance.removal import Unbudgeted
 from budgetjax.online.slots import FREE
-from budgetjax.online.state import SEEN, State
+from budgetjax.online.state import State
 from budgetjax.refitting import held_out, metric, moving_vectors, newton, training_data
 from budgetjax.refitting.held_out import Fold, Judged
 from budgetjax.refitting.newton import Basis
@@ -717,7 +717,7 @@ def _residual_deviation(
 @jax.jit
 def resume(state: State, other: State) -> State:
     """Another state of the learner, with the counters and the clock of this one."""
-    passed = state.counts[SEEN, 1] - other.counts[SEEN, 1]
+    passed = state.counts.seen[1] - other.counts.seen[1]
     expansion = other.expansion
     ages = jnp.where(expansion.mask, expansion.ages + passed, FREE)
     return other._replace(

@@ -19,7 +19,7 @@ from budgetjax._pytree import Function, leaf
 from budgetjax._shapes import Flag, PerRow, Scalar, Score, Target
 from budgetjax.online import importance
 from budgetjax.online.learner import Learner
-from budgetjax.online.state import SEEN, State
+from budgetjax.online.state import State
 
 _SGD = optax.sgd(0.2)
 
@@ -146,7 +146,7 @@ def take_step(
     sums, expansion = memory.sums, state.expansion
     average = expansion.average
     if sums is not None and average is not None:
-        counts = present & _counters.reaches(state.counts[SEEN], average.start)
+        counts = present & _counters.reaches(state.counts.seen, average.start)
         sums = average.fade_factor * sums + jnp.where(counts, weights, 0)
         average = average.fade()
         count = average.total + counts.astype(average.total.dtype)

@@ -17,8 +17,8 @@ from budgetjax._pytree import Function, leaf
 from budgetjax._shapes import Scalar, Score
 from budgetjax.online import importance
 from budgetjax.online.edits import rescale_factor, with_rescale
-from budgetjax.online.engine import sums_before
 from budgetjax.online.learner import Learner
+from budgetjax.online.rounds import sums_before
 from budgetjax.online.state import State
 
 # The logarithm of the shrinking factor of a round that forgets the model. The factor
