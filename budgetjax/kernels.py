@@ -96,7 +96,17 @@ def _scalar(kernel: "Kernel", name: str, dtype: DTypeLike) -> Shaped[Array, ""]:
 class Kernel(Record, abstract=True):
     """The base of all kernels; a kernel is a subclass with its parameters as fields.
 
-    A new kernel defines `gram` and `diag`; both may ignore the squared norms.
+    A new kernel defines `evaluate`, the kernel of two points. `gram` and `diag` follow
+    from it; a kernel may define them for speed, and ignore the squared norms there. To
+    define `gram` alone is enough too.
+
+    Example:
+      >>> class Cauchy(bj.Kernel):
+      ...     gamma: float = 1.0
+      ...     def evaluate(self, x, z):
+      ...         return 1 / (1 + self.gamma * jnp.sum((x - z) ** 2))
+      >>> Cauchy(0.5).gram(np.eye(2), np.zeros((1, 2))).tolist()
+      [[0.666...], [0.666...]]
     """
 
     # Whether Z are examples, so that a model has support vectors.
@@ -119,9 +129,15 @@ class Kernel(Record, abstract=True):
 
     def __init_subclass__(cls, *, abstract: bool = False) -> None:
         super().__init_subclass__(abstract=abstract)
-        undefined = cls.gram is Kernel.gram or cls.diag is Kernel.diag
+        # A kernel made of another one keeps nothing that contradicts what it defines.
+        if "evaluate" in vars(cls):
+            for name in {"gram", "diag"} - vars(cls).keys():
+                setattr(cls, name, getattr(Kernel, name))
+        elif "gram" in vars(cls):
+            cls.evaluate = Kernel.evaluate
+        undefined = cls.evaluate is Kernel.evaluate and cls.gram is Kernel.gram
         if undefined and not abstract:
-            raise TypeError(f"{cls.__name__}: a kernel must define gram and diag")
+            raise TypeError(f"{cls.__name__}: a kernel must define evaluate or gram")
 
     def __call__(self, x: ArrayLike, z: ArrayLike) -> Float[Array, ""]:
         """`k(x, z)` of two points of shape `(d,)`, a scalar."""
@@ -130,6 +146,10 @@ class Kernel(Record, abstract=True):
             got = f"{x.shape} and {z.shape}; for sets of points use gram"
             kind = type(self).__name__
             raise ArgumentError("x and z", "have shape (d,)", got, kind)
+        return self.gram(x[None], z[None])[0, 0]
+
+    def evaluate(self, x: Float[Array, " d"], z: Float[Array, " d"]) -> ArrayLike:
+        """`k(x, z)` of two points of shape `(d,)`, floats, which are not checked."""
         return self.gram(x[None], z[None])[0, 0]
 
     def gram(
@@ -147,13 +167,17 @@ class Kernel(Record, abstract=True):
           X_squares: `||X[i]||^2`, shape `(n,)`; computed if None.
           Z_squares: `||Z[j]||^2`, shape `(m,)`; computed if None.
         """
-        raise NotImplementedError
+        X, Z = _pair(self, X, Z)
+        dtype = jnp.result_type(X, Z)
+        row = jax.vmap(self.evaluate, (None, 0))
+        return jnp.asarray(jax.vmap(row, (0, None))(X, Z), dtype)
 
     def diag(
         self, X: Float[ArrayLike, "n d"], squares: Float[Array, " n"] | None = None
     ) -> Float[Array, " n"]:
         """`k(X[i], X[i])`, shape `(n,)`; `squares` are `||X[i]||^2`, if known."""
-        raise NotImplementedError
+        X = _points(self, X)
+        return jnp.asarray(jax.vmap(self.evaluate)(X, X), X.dtype)
 
     def __add__(self, other: "Kernel") -> "Sum":
         return Sum(self, other) if isinstance(other, Kernel) else NotImplemented

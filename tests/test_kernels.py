@@ -513,5 +513,137 @@ def test_kernels_are_true_and_differ_by_their_kind():
 
 
 def test_a_kernel_of_your_own_that_lacks_a_part_says_so():
-    with pytest.raises(TypeError, match="Own: a kernel must define gram and diag"):
-        type("Own", (bj.Kernel,), {"gram": bj.Linear.gram})
+    for parts in ({}, {"diag": bj.Linear.diag}):
+        with pytest.raises(TypeError, match="Own: a kernel must define evaluate or gr"):
+            type("Own", (bj.Kernel,), parts)
+
+
+@bj.register
+class ByPoints(bj.Kernel):
+    """The Gaussian kernel of two points."""
+
+    gamma: float
+
+    def evaluate(self, x, z):
+        return jnp.exp(-self.gamma * jnp.sum((x - z) ** 2))
+
+
+@bj.register
+class ByRows(bj.Kernel):
+    """The Gaussian kernel of rows, without a diagonal."""
+
+    gamma: float
+
+    def gram(self, X, Z, X_squares=None, Z_squares=None):
+        return bj.RBF(self.gamma).gram(X, Z, X_squares, Z_squares)
+
+
+OWN = pytest.mark.parametrize("own", [ByPoints, ByRows])
+# What is made of a kernel.
+MADE_OF = {
+    "itself": lambda kernel: kernel,
+    "normalized": lambda kernel: bj.Normalized(kernel * bj.Polynomial(2)),
+    "sum": lambda kernel: kernel + bj.Linear(),
+    "mapped": lambda kernel: bj.Mapped(kernel, np.array([1.0, 0.5, 2.0, 0.0])),
+}
+
+
+@OWN
+@pytest.mark.parametrize("made", MADE_OF.values(), ids=MADE_OF)
+def test_one_definition_is_a_kernel(own, made):
+    X, Z = points(N, 1), points(M, 2)
+    one, other = made(own(0.3)), made(bj.RBF(0.3))
+    np.testing.assert_allclose(one.gram(X, Z), other.gram(X, Z), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(one.diag(X), other.diag(X), rtol=1e-5)
+    np.testing.assert_allclose(one(X[0], Z[0]), other(X[0], Z[0]), rtol=1e-5)
+    np.testing.assert_allclose(one.evaluate(X[0], Z[0]), one(X[0], Z[0]), rtol=1e-6)
+    assert one.gram(X[:0], Z).shape == (0, M)
+    slopes = [
+        jax.grad(lambda X, k=k: jnp.sum(k.gram(X, Z)) + jnp.sum(k.diag(X)))(X)
+        for k in (one, other)
+    ]
+    np.testing.assert_allclose(*slopes, rtol=1e-4, atol=1e-5)
+    with pytest.raises(ValueError, match=r"equally many features|must have shape"):
+        one.gram(X, Z[:, :2])
+
+
+def test_points_of_every_dtype_have_kernel_values_of_it(double):
+    for dtype in (jnp.float16, jnp.bfloat16, jnp.float32, jnp.float64):
+        X = jnp.asarray(points(N, 1), dtype)
+        kernel = ByPoints(0.3)
+        assert kernel.gram(X, X).dtype == kernel.diag(X).dtype == dtype
+        np.testing.assert_allclose(
+            kernel.gram(X, X).astype(float),
+            bj.RBF(0.3, exact=True).gram(X, X).astype(float),
+            rtol=8 * float(jnp.finfo(dtype).eps),
+            atol=8 * float(jnp.finfo(dtype).eps),
+        )
+    whole = ByPoints(0.5).gram(np.eye(2, dtype=int), np.zeros((1, 2), int))
+    np.testing.assert_allclose(whole[:, 0], np.exp(-0.5), rtol=1e-6)
+    # Bytes do not wrap around.
+    far = ByPoints(0.5)(np.zeros(1, np.uint8), np.ones(1, np.uint8))
+    np.testing.assert_allclose(far, np.exp(-0.5), rtol=1e-6)
+
+
+def test_a_kernel_of_points_that_is_no_scalar_is_refused():
+    class Vector(bj.Kernel):
+        def evaluate(self, x, z):
+            return x * z
+
+    says = (
+        r"gram of 2 and 3 points that is float32\[2, 3\], got float32\[2, 3, 4\] from"
+    )
+    with pytest.raises(ValueError, match=says):
+        bj.Perceptron().init(Vector(), num_features=D, budget=5)
+
+
+@OWN
+def test_a_model_of_a_kernel_of_your_own_is_that_of_the_same_kernel(own, tmp_path):
+    """Learned, predicted, refitted, solved and saved."""
+    X = points(60, 1)
+    y = np.where(X[:, 0] * X[:, 1] > 0, 1, -1)
+    scores = {}
+    for kernel in (own(0.3), bj.RBF(0.3, exact=True)):
+        shape = {"num_features": D, "budget": 8, "maintenance": bj.Project()}
+        state = bj.PassiveAggressive().init(kernel, **shape)
+        state, before = bj.run(state, X, y)
+        refitted = bj.refit(state, X, y, penalty=1.0)
+        solution = bj.solve(bj.smo, X, y, kernel=kernel, penalty=1.0)
+        bj.save(tmp_path / "model", solution.model)
+        models = state, refitted, solution, bj.load(tmp_path / "model")
+        after = [bj.decision_function(model, X) for model in models]
+        np.testing.assert_array_equal(after[2], after[3])
+        scores[kernel] = np.stack([before, *after])
+    # Rounding is all that differs; a stream of projections adds that of its rounds.
+    np.testing.assert_allclose(*scores.values(), rtol=1e-3, atol=1e-3)
+
+
+@OWN
+def test_many_kernels_of_your_own_are_one_under_vmap(own):
+    X = points(N, 1)
+    gammas = jnp.array([0.1, 0.5, 2.0])
+    found = jax.jit(jax.vmap(lambda gamma: own(gamma).gram(X, X)))(gammas)
+    for gamma, gram in zip(gammas, found, strict=True):
+        np.testing.assert_allclose(gram, bj.RBF(gamma).gram(X, X), rtol=1e-5, atol=1e-6)
+    slope, expected = (
+        jax.grad(lambda gamma, k=k: jnp.sum(k(gamma).gram(X, X)))(0.5)
+        for k in (own, bj.RBF)
+    )
+    np.testing.assert_allclose(slope, expected, rtol=1e-4)
+
+
+def test_a_kernel_made_of_another_is_what_it_defines():
+    class Twice(bj.RBF):
+        def evaluate(self, x, z):
+            return 2 * jnp.exp(-self.gamma * jnp.sum((x - z) ** 2))
+
+    class Thrice(Twice):
+        def gram(self, X, Z, X_squares=None, Z_squares=None):
+            return 3 * bj.RBF(self.gamma).gram(X, Z, X_squares, Z_squares)
+
+    X = points(N, 1)
+    for factor, kernel in ((2, Twice(0.3)), (3, Thrice(0.3))):
+        expected = factor * np.asarray(bj.RBF(0.3).gram(X, X))
+        np.testing.assert_allclose(kernel.gram(X, X), expected, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(kernel(X[0], X[1]), expected[0, 1], rtol=1e-5)
+    np.testing.assert_allclose(Twice(0.3).diag(X), 2)
