@@ -47,9 +47,11 @@ def real(words: Words, dtype: DTypeLike) -> Float[Array, "*counters"]:
     return (wide[..., 0] * UNIT + wide[..., 1]).astype(dtype)
 
 
-def after(words: Words, more: Integer[Array, "*counters"] | int) -> Words:
+def after(words: Words, more: Integer[Array, "*n"] | int) -> Words:
     """The counter plus `more`, which must fit its lower word; not normalized."""
-    return words + jnp.expand_dims(jnp.asarray(more), -1) * np.array([0, 1], np.int32)
+    if np.ndim(more):
+        return jax.vmap(after, in_axes=(None, 0))(words, more)
+    return words + jnp.where(np.array([False, True]), more, 0)
 
 
 def since(words: Words, before: Words) -> Integer[Array, "*counters"]:
