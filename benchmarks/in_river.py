@@ -38,12 +38,13 @@ from river import (
 from river.datasets import synth
 from tqdm import tqdm
 
+import budgetjax as bj
 from budgetjax.datasets import load
 from budgetjax.river import BudgetedClassifier
 
 BUDGET = 100
 FACTORS = (0.25, 1, 4, 16)
-DRIFT = {"drift": 0.01}
+DRIFTING = bj.AROW(drift=0.01)
 Rows = list[tuple[dict[Any, Any], Any]]
 
 
@@ -108,9 +109,9 @@ def scaled(model: Any) -> Any:
     return preprocessing.StandardScaler() | model
 
 
-def ours(algorithm: str, **options: Any) -> Callable[[bool], Any]:
+def ours(learner: bj.Learner, gamma: float | None = None) -> Callable[[bool], Any]:
     return lambda several: scaled(
-        BudgetedClassifier(algorithm, budget=BUDGET, **options)
+        BudgetedClassifier(learner, budget=BUDGET, gamma=gamma)
     )
 
 
@@ -119,10 +120,10 @@ def linear(two: Any, several: Any) -> Callable[[bool], Any]:
 
 
 LEARNERS: dict[str, Callable[[bool], Any]] = {
-    "Perceptron": ours("perceptron"),
-    "passive-aggressive": ours("passive_aggressive"),
-    "AROW": ours("arow"),
-    "AROW, drift=0.01": ours("arow", **DRIFT),
+    "Perceptron": ours(bj.Perceptron()),
+    "passive-aggressive": ours(bj.PassiveAggressive()),
+    "AROW": ours(bj.AROW()),
+    "AROW, drift=0.01": ours(DRIFTING),
     "logistic regression": linear(
         linear_model.LogisticRegression, linear_model.SoftmaxRegression
     ),
@@ -157,13 +158,13 @@ def scored(model: Any, rows: Rows) -> dict[str, float]:
     }
 
 
-def chosen(rows: Rows, options: dict[str, Any]) -> dict[str, float]:
-    """AROW with the gamma that predicts the first fifth of the rows best."""
+def chosen(rows: Rows, learner: bj.Learner) -> dict[str, float]:
+    """The learner with the gamma that predicts the first fifth of the rows best."""
     usual, fifth = 1 / len(rows[0][0]), rows[: len(rows) // 5]
-    models = [ours("arow", gamma=f * usual, **options)(False) for f in FACTORS]
+    models = [ours(learner, gamma=f * usual)(False) for f in FACTORS]
     found = [scored(model, fifth)["accuracy %"] for model in models]
     best = FACTORS[int(np.argmax(found))]
-    model = ours("arow", gamma=best * usual, **options)(False)
+    model = ours(learner, gamma=best * usual)(False)
     return scored(model, rows) | {"gamma": best * usual}
 
 
@@ -213,9 +214,9 @@ def main():
             scored(make(several), stream.rows[:500])
             row = scored(make(several), stream.rows)
             table.append(facts | {"learner": learner} | row)
-        for options in ({}, DRIFT):
-            label = "AROW" + (", drift=0.01" if options else "") + ", gamma chosen"
-            table.append(facts | {"learner": label} | chosen(stream.rows, options))
+        for label, one in (("AROW", bj.AROW()), ("AROW, drift=0.01", DRIFTING)):
+            row = {"learner": f"{label}, gamma chosen"} | chosen(stream.rows, one)
+            table.append(facts | row)
         if name == "electricity":
             table += learning(stream.rows)
         measure.show(table[-len(LEARNERS) - 6 :])

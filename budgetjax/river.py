@@ -52,11 +52,13 @@ from budgetjax._errors import ArgumentError, names_class, names_errors, warn
 from budgetjax.encoding import Encoding
 from budgetjax.kernels import RBF, Kernel
 from budgetjax.models import Labelled
-from budgetjax.online import choices, driver, registry
-from budgetjax.online.algorithm import Algorithm, average_iterates, start_from
-from budgetjax.online.conservative import decayed_scale
+from budgetjax.online import choices, driver
+from budgetjax.online.changes import average_iterates
+from budgetjax.online.engine import decayed_scale
 from budgetjax.online.importance import SeenWeights
-from budgetjax.online.state import OnlineState, resize
+from budgetjax.online.learner import Learner
+from budgetjax.online.maintenance import Maintenance
+from budgetjax.online.state import State
 from budgetjax.refitting import calibration
 from budgetjax.scoring import squeeze_columns
 
@@ -135,19 +137,48 @@ class View(NamedTuple):
         return scores
 
 
-@functools.partial(jax.jit, static_argnums=0, donate_argnums=1)
+@functools.partial(jax.jit, donate_argnums=0)
 def learn_rows(
-    algorithm: Algorithm,
-    state: OnlineState,
+    state: State,
     X: Float[Array, "size features"],
     y: Shaped[Array, " size"],
     weights: Float[Array, " size"],
-) -> tuple[OnlineState, Float[Array, " ticks"]]:
+) -> tuple[State, Float[Array, " ticks"]]:
     """The state after some rows, and its scale after each number of quiet rows."""
-    state = start_from(state, X, weights)
-    new, _ = algorithm.learn(state, X, y, weights)
+    new, _ = state.choose_origin(X, weights).learn(X, y, weights)
     ahead = jnp.arange(WAITING + 1, dtype=jnp.int32)
-    return new, decayed_scale(new.expansion.scale, algorithm.decay(new, ahead))
+    return new, decayed_scale(new.expansion.scale, new.learner.decay(new, ahead))
+
+
+def resize(state: State, like: State) -> State:
+    """A copy of the state in the shapes of another, which provides new values.
+
+    The number of features or columns may grow or shrink. The single column of two
+    classes becomes two, with half of the coefficients and half of their negatives.
+    """
+    columns, wanted = state.num_columns, like.num_columns
+
+    def resize_leaf(old: Array, new: Array) -> Array:
+        if old.shape == new.shape:
+            return jnp.array(old)
+        # In NumPy, since JAX would compile a program for every shape.
+        values, resized = np.asarray(old), np.array(new)
+        if columns == wanted:
+            part = tuple(map(slice, np.minimum(values.shape, resized.shape)))
+            resized[part] = values[part]
+            return jnp.array(resized)
+        # The coefficients may be followed by the sums of an average.
+        parts = values.reshape(*values.shape[:-1], -1, columns)
+        if columns == 1:
+            parts = np.concatenate([-parts / 2, parts / 2], axis=-1)
+        parts = parts[..., :wanted]
+        padding = [(0, 0)] * (parts.ndim - 1) + [(0, wanted - parts.shape[-1])]
+        return jnp.array(np.pad(parts, padding).reshape(resized.shape))
+
+    new = jax.tree.map(resize_leaf, state, like)
+    # Random features fill new columns with values.
+    squares = np.sum(np.square(np.asarray(new.expansion.vectors)), axis=1)
+    return new._replace(expansion=new.expansion._replace(squares=jnp.array(squares)))
 
 
 class Online(base.Estimator):
@@ -155,21 +186,26 @@ class Online(base.Estimator):
 
     def __init__(
         self,
-        algorithm: str = choices.REGRESSOR.without_refit,
+        learner: Learner | str = "auto",
         *,
         budget: int = choices.BUDGET,
         kernel: str | Kernel = "rbf",
         gamma: float | None = None,
+        maintenance: Maintenance | str | None = None,
+        average: bool | int = False,
         seed: int = 0,
-        **options: Any,
     ):
-        self.algorithm = algorithm
+        self.learner = learner
         self.budget = budget
         self.kernel = kernel
         self.gamma = gamma
+        self.maintenance = maintenance
+        self.average = average
         self.seed = seed
-        self.options = options
         self._start()
+        with names_errors(type(self).__name__):
+            chosen = choices.learner_of(learner, self._room, refits=False)
+        self._takes = chosen.takes
 
     def _start(self) -> None:
         """Resets to a model that has learned nothing."""
@@ -203,7 +239,7 @@ class Online(base.Estimator):
 
     @property
     @names_class
-    def state(self) -> OnlineState | None:
+    def state(self) -> State | None:
         """The model, a state for all functions of budgetjax; None before the first row.
 
         It is a copy, with one column per feature of `features` and one per label.
@@ -251,19 +287,21 @@ class Online(base.Estimator):
         # The view is computed from the state; a lock belongs to one process.
         self._lock, self._view = threading.RLock(), None
 
-    def _init(self, width: int, num_classes: int | None) -> OnlineState:
+    def _init(self, width: int, num_classes: int | None) -> State:
         """An empty model with these sizes."""
-        algorithm, arguments, _ = choices.choose(
-            *(self.algorithm, self.options),
+        learner, arguments, _ = choices.choose(
+            self.learner,
             num_classes=num_classes,
             seed=self.seed,
             refits=False,
+            maintenance=self.maintenance,
+            average=self.average,
         )
-        return algorithm.init(
+        return learner.init(
             self._kernel, num_features=width, budget=self.budget, **arguments
         )
 
-    def _resized_state(self, width: int, num_classes: int | None) -> OnlineState:
+    def _resized_state(self, width: int, num_classes: int | None) -> State:
         """A copy of the state with these numbers of features and of classes."""
         wide = resize(self._state, self._init(width, self._room))
         return resize(wide, self._init(width, num_classes))
@@ -295,16 +333,16 @@ class Online(base.Estimator):
         self._queue = Queue.empty(width)
         gaussian = isinstance(state.kernel, RBF) and not state.kernel.exact
         self._in_numpy = gaussian and state.expansion.average is None
-        no_update_above = registry.of_state(state).no_update_above
-        if no_update_above is not None and self._in_numpy:
-            self._no_update_above = no_update_above(state)
+        if self._in_numpy:
+            self._no_update_above = state.learner.no_update_above(state)
 
     def _room_for(self, needed: int) -> int:
         """The number of columns for features: few widths, so few programs are compiled.
 
-        A kernel or an option with one number per feature allows one width only.
+        A kernel, learner or strategy with one number per feature allows one width only.
         """
-        if any(np.ndim(leaf) for leaf in jax.tree.leaves((self._kernel, self.options))):
+        given = self._kernel, self.learner, self.maintenance
+        if any(map(np.ndim, jax.tree.leaves(given))):
             return needed
         return max(FEWEST_FEATURES, 1 << (needed - 1).bit_length())
 
@@ -402,17 +440,14 @@ class Online(base.Estimator):
         if not queue.size:
             return
         _forks.check()
-        several = self._state.expansion.num_columns > 1
+        several = self._state.num_columns > 1
         y = queue.y.astype(np.int32) if several else queue.y
-        algorithm = registry.of_state(self._state)
         # Dropped before its arrays are overwritten. JAX copies arrays that another
         # thread still uses.
         self._view = None
-        self._state, self._scales = learn_rows(
-            algorithm, self._state, queue.X, y, queue.weights
-        )
+        self._state, self._scales = learn_rows(self._state, queue.X, y, queue.weights)
         self._queue = Queue.empty(self._width)
-        driver.check_room(self._state)
+        self._state.check_room()
 
     def _learn_unless_quiet(self) -> None:
         queue = self._queue
@@ -465,7 +500,7 @@ class Online(base.Estimator):
             X = [self._row(x)[0] for x in rows]
             self._learn_unless_quiet()
             quiet, state = self._queue.quiet, self._state
-            columns = state.expansion.num_columns
+            columns = state.num_columns
             if not self._in_numpy:
                 if state.expansion.average is not None:
                     state = average_iterates(state)
@@ -553,20 +588,22 @@ class BudgetedClassifier(Supervised, base.MiniBatchClassifier):
     labels are given as `classes`.
 
     Args:
-      algorithm: the name of an online algorithm of budgetjax, such as "pegasos", or of
-        `budgetjax.register`; "forgetron" is for two labels only, and "fourier" draws
-        frequencies for a new feature when it appears.
+      learner: one with its hyperparameters, such as `budgetjax.Pegasos()`, or "auto"
+        for `budgetjax.AROW()`. A stream that drifts all the time asks for
+        `budgetjax.AROW(drift=0.01)`; `budgetjax.Forgetron` is for two labels only, and
+        `budgetjax.Fourier` draws frequencies for a new feature when it appears.
       budget: the maximum number of support vectors.
       kernel: "rbf", "laplacian", "poly", "sigmoid" or "linear", or a kernel, such as
         `budgetjax.Polynomial(3)`. Rows are learned and predicted fastest with "rbf".
       gamma: the parameter of all kernels but "linear". None is one divided by the
         number of features of the first row, which is `budgetjax.default_gamma` of
         standardised features.
+      maintenance, average: as for `budgetjax.Learner.init`; a strategy may be given by
+        name, such as "remove_oldest". Predictions are those of the average, if there is
+        one.
       classes: the labels that will occur, if known: the model then has one column per
         label from the first row, as with `budgetjax.run`.
       seed: the seed of random draws.
-      options: further arguments of the algorithm's `init`, such as `drift=0.01` for
-        "arow", `regularization=1e-3` or `maintenance="remove_oldest"` for "pegasos".
 
     Example:
       >>> from budgetjax.river import BudgetedClassifier
@@ -578,23 +615,30 @@ class BudgetedClassifier(Supervised, base.MiniBatchClassifier):
       True
 
     References:
-      See `init` of the algorithm, such as `budgetjax.arow.init`.
+      See the learner, such as `budgetjax.AROW`.
     """
 
     def __init__(
         self,
-        algorithm: str = choices.CLASSIFIER.without_refit,
+        learner: Learner | str = "auto",
         *,
         budget: int = choices.BUDGET,
         kernel: str | Kernel = "rbf",
         gamma: float | None = None,
+        maintenance: Maintenance | str | None = None,
+        average: bool | int = False,
         classes: tuple[Label, ...] | None = None,
         seed: int = 0,
-        **options: Any,
     ):
         self.classes = classes
         super().__init__(
-            algorithm, budget=budget, kernel=kernel, gamma=gamma, seed=seed, **options
+            learner,
+            budget=budget,
+            kernel=kernel,
+            gamma=gamma,
+            maintenance=maintenance,
+            average=average,
+            seed=seed,
         )
 
     def _start(self) -> None:
@@ -605,7 +649,7 @@ class BudgetedClassifier(Supervised, base.MiniBatchClassifier):
 
     @property
     def _multiclass(self) -> bool:
-        return self.algorithm != "forgetron"
+        return "num_classes" in self._takes
 
     @property
     def labels(self) -> tuple[Label, ...]:
@@ -622,8 +666,9 @@ class BudgetedClassifier(Supervised, base.MiniBatchClassifier):
     def predict_proba_one(self, x: Row, **kwargs: object) -> dict[Label, float]:
         """The sigmoid of the score, or the softmax of the scores, by label so far.
 
-        With `loss="logistic"` they are probabilities. Otherwise they have the right
-        order, but their confidence depends on the scale of the margins.
+        With `budgetjax.SGD(loss=budgetjax.losses.logistic)` they are probabilities.
+        Otherwise they have the right order, but their confidence depends on the scale
+        of the margins.
         """
         probabilities, labels = self._probabilities([x])
         return dict(zip(labels, probabilities[0].tolist(), strict=True))
@@ -676,10 +721,9 @@ class BudgetedRegressor(Supervised, base.MiniBatchRegressor):
     its default learning rate suits targets with deviation 1.
 
     Args:
-      algorithm: the name of an algorithm with a choice of the loss, such as "sgd".
-      budget, kernel, gamma, seed: as for `BudgetedClassifier`.
-      options: further arguments of the algorithm's `init`, such as `learning_rate=0.1`,
-        `average=True`, or `loss="huber"`; see `budgetjax.sgd.init`.
+      learner: one of real targets, such as `budgetjax.SGD(learning_rate=0.1)` or
+        `budgetjax.SGD(loss=budgetjax.losses.huber)`; "auto" for `budgetjax.SGD()`.
+      budget, kernel, gamma, maintenance, average, seed: as for `BudgetedClassifier`.
 
     Example:
       >>> from budgetjax.river import BudgetedRegressor
@@ -692,7 +736,7 @@ class BudgetedRegressor(Supervised, base.MiniBatchRegressor):
       True
 
     References:
-      See `budgetjax.sgd.init`.
+      See `budgetjax.SGD`.
     """
 
     def predict_one(self, x: Row) -> float:
@@ -715,7 +759,8 @@ class BudgetedOneClass(Online, base.AnomalyDetector):
     use `anomaly.QuantileFilter` for a threshold.
 
     Args:
-      algorithm, budget, kernel, gamma, seed, options: as for `BudgetedRegressor`.
+      learner, budget, kernel, gamma, maintenance, average, seed: as for
+        `BudgetedRegressor`.
 
     Example:
       >>> from budgetjax.river import BudgetedOneClass
@@ -729,7 +774,7 @@ class BudgetedOneClass(Online, base.AnomalyDetector):
       True
 
     References:
-      See `budgetjax.sgd.init`.
+      See `budgetjax.SGD`.
     """
 
     def learn_one(self, x: Row) -> None:
@@ -764,7 +809,7 @@ class Encoder(base.MiniBatchTransformer):
       >>> encoder = Encoder(bj.encoding.fit(X, num_bins=2), ["price", "age"])
       >>> encoder.transform_one({"price": 1.0, "age": 9.0, "other": 7.0})
       {'code 0': 1.0, 'code 1': 0.0, 'code 2': 1.0, 'code 3': 1.0}
-      >>> model = encoder | BudgetedClassifier("arow", budget=20)
+      >>> model = encoder | BudgetedClassifier(budget=20)
     """
 
     def __init__(self, encoding: Encoding, features: Iterable[Hashable]):

@@ -128,7 +128,7 @@ FAULTS = (
     Fault("estimators", "estimators/inputs.py", "return by_class[label_indices(classes, y)]", "return np.ones(len(y))"),
     Fault("estimators", "estimators/inputs.py", "return np.median(np.asarray(self.rows, np.float64), axis=0)", "return np.median(np.asarray(self.rows, np.float64), axis=1)"),
     Fault("estimators", "estimators/regressor.py", "predicted[:, np.argsort(self._levels())] = np.sort(predicted, axis=1)", "predicted = predicted"),
-    Fault("river", "river.py", "no_update_above = registry.of_state(state).no_update_above", "no_update_above = lambda state: 0.0"),
+    Fault("river", "river.py", "self._no_update_above = state.learner.no_update_above(state)", "self._no_update_above = 0.0"),
     Fault("river", "river.py", "needed = len(self._columns) + len(new)", "needed = len(new)"),
     Fault("cli", "cli/targets.py", "share = 100 * right / self.scored", "share = 100 * right / rows"),
     Fault("shared", "_pytree.py", "return Counter(self.high + (self.low >> BITS), self.low & (UNIT - 1))", "return Counter(self.high, self.low & (UNIT - 1))"),

@@ -7,11 +7,12 @@ import threading
 import chex
 import jax
 import numpy as np
+import optax
 import pandas as pd
 import pytest
 import registry
 from compare import FLOAT32, assert_same
-from river import checks, compose, datasets, evaluate, metrics, preprocessing
+from river import checks, compose, datasets, evaluate, metrics, preprocessing, utils
 
 import budgetjax as bj
 from budgetjax import losses
@@ -19,8 +20,12 @@ from budgetjax.online.importance import SeenWeights
 from budgetjax.river import BudgetedClassifier, BudgetedOneClass, BudgetedRegressor
 
 # Programs of few kinds: a Perceptron compiles fastest.
-PERCEPTRON = {"algorithm": "perceptron", "budget": 10, "maintenance": "remove_oldest"}
-SGD = {"budget": 10, "maintenance": "remove_oldest"}
+PERCEPTRON = {
+    "learner": bj.Perceptron(),
+    "budget": 10,
+    "maintenance": "remove_oldest",
+}
+SGD = PERCEPTRON | {"learner": bj.SGD()}
 
 
 class Novelty:
@@ -41,7 +46,7 @@ def checked():
         for model, which in (
             (BudgetedClassifier(**PERCEPTRON), "check"),
             # A learner of two classes only has a check of its own.
-            (BudgetedClassifier("forgetron", classes=(False, True)), "binary"),
+            (BudgetedClassifier(bj.Forgetron(), classes=(False, True)), "binary"),
             (BudgetedRegressor(**SGD), "check"),
             (BudgetedOneClass(**SGD), "check"),
         ):
@@ -51,7 +56,8 @@ def checked():
                     continue
                 number = seen[check.__name__] = seen.get(check.__name__, 0) + 1
                 name = f"{type(model).__name__}-{check.__name__}-{number}"
-                yield pytest.param(model, check, id=f"{name}@{model.algorithm}")
+                learner = type(model.learner).__name__.lower()
+                yield pytest.param(model, check, id=f"{name}@{learner}")
     finally:
         datasets.CreditCard = swapped
 
@@ -73,31 +79,30 @@ def rows_of(n=150, seed=0):
     return [dict(zip(names, map(float, row), strict=True)) for row in X], X, y
 
 
-def a_run(algorithm, X, y, gamma, weight=None, **more):
+def a_run(learner, X, y, gamma, weight=None, **more):
     """The model that the estimators are compared with, and the scores before it."""
     given = {"num_features": 3, "budget": 10, "maintenance": bj.RemoveOldest()} | more
-    empty = algorithm.init(bj.RBF(gamma), **given)
+    empty = learner.init(bj.RBF(gamma), **given)
     return bj.run(empty, X, y, weight=weight)
 
 
-LEARNERS = {
-    "perceptron": {"maintenance": bj.RemoveOldest()},
-    # Its scores decay between the rows that change it.
-    "pegasos": {"regularization": 0.01, "maintenance": bj.RemoveOldest()},
-    "projectron": {"threshold": 0.1},
-}
-
-
-@pytest.mark.parametrize("algorithm", LEARNERS)
-def test_one_by_one_in_frames_and_in_a_run_are_the_same(algorithm):
+@pytest.mark.parametrize(
+    ("learner", "maintenance"),
+    [
+        (bj.Perceptron(), bj.RemoveOldest()),
+        # Its scores decay between the rows that change it.
+        (bj.Pegasos(regularization=0.01), bj.RemoveOldest()),
+        (bj.Projectron(threshold=0.1), None),
+    ],
+    ids=["perceptron", "pegasos", "projectron"],
+)
+def test_one_by_one_in_frames_and_in_a_run_are_the_same(learner, maintenance):
     rows, X, y = rows_of()
-    record, options = getattr(bj, algorithm), LEARNERS[algorithm]
-    empty = record.init(bj.RBF(0.5), num_features=3, budget=10, **options)
-    expected, scores = bj.run(empty, X, y)
+    expected, scores = a_run(learner, X, y, 0.5, maintenance=maintenance)
 
     def model():
-        settings = {"gamma": 0.5, "budget": 10, "classes": (-1, 1)} | options
-        return BudgetedClassifier(algorithm, **settings)
+        settings = {"gamma": 0.5, "budget": 10, "classes": (-1, 1)}
+        return BudgetedClassifier(learner, maintenance=maintenance, **settings)
 
     one, alone, many = model(), model(), model()
     found, shares = [], []
@@ -164,7 +169,7 @@ def test_a_third_label_leaves_the_scores_of_two_as_they_are():
     for x, old in zip(rows, before, strict=True):
         new = model.predict_proba_one(x)
         assert new[1] / (new[1] + new[-1]) == pytest.approx(old[1], rel=1e-5)
-    model = BudgetedClassifier("forgetron", classes=(False, True))
+    model = BudgetedClassifier(bj.Forgetron(), classes=(False, True))
     model.learn_one({"a": 1.0}, True)
     with pytest.raises(ValueError, match="num_classes must be 2"):
         model.learn_one({"a": 1.0}, "third")
@@ -209,7 +214,7 @@ def test_a_regressor_is_a_run_and_weights_count():
     expected, scores = a_run(
         bj.SGD(), X, target, 1 / 3, weight=counts, num_classes=None
     )
-    one, many = BudgetedRegressor(**SGD), BudgetedRegressor(**SGD)
+    one, many = BudgetedRegressor(**SGD | {"learner": "auto"}), BudgetedRegressor(**SGD)
     found = []
     for x, number, w in zip(rows, target.tolist(), weight.tolist(), strict=True):
         found.append(one.predict_one(x))
@@ -224,15 +229,15 @@ def test_a_regressor_is_a_run_and_weights_count():
 
 
 @pytest.mark.parametrize(
-    ("kernel", "options"),
-    [(bj.Laplacian(0.5), {}), ("rbf", {"average": True})],
+    ("kernel", "average"),
+    [(bj.Laplacian(0.5), False), ("rbf", True)],
     ids=["Laplacian", "average"],
 )
-def test_what_numpy_does_not_score_is_scored_by_a_program(kernel, options):
+def test_what_numpy_does_not_score_is_scored_by_a_program(kernel, average):
     rows, X, y = rows_of(30)
-    model = BudgetedRegressor(**SGD, kernel=kernel, **options)
+    model = BudgetedRegressor(**SGD, kernel=kernel, average=average)
     model.learn_many(pd.DataFrame(rows), pd.Series(y))
-    state = bj.average_iterates(model.state) if options else model.state
+    state = bj.average_iterates(model.state) if average else model.state
     expected = bj.decision_function(state, X)
     found = [model.predict_one(x) for x in rows]
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
@@ -313,7 +318,8 @@ def test_errors_leave_the_model_as_it_was():
         with pytest.raises(ValueError, match=says):
             model.learn_many(pd.DataFrame({"a": [1.0]}), labels.astype(object))
     assert model.labels == (True, False)
-    regressor, (rows, _, _) = BudgetedRegressor(**SGD, learning_rate=1e30), rows_of(9)
+    wild, (rows, _, _) = bj.SGD(learning_rate=1e30), rows_of(9)
+    regressor = BudgetedRegressor(**SGD | {"learner": wild})
     for x in rows[:8]:
         regressor.learn_one(x, 1.0)
     overflow = r"must be finite, got .* coefficients overflow"
@@ -326,8 +332,8 @@ def test_errors_leave_the_model_as_it_was():
         ({"kernel": bj.Linear(), "gamma": 1.0}, "gamma must be None with a kernel"),
         ({"kernel": "linear", "gamma": -1.0}, "gamma must be a finite number above 0"),
         ({"gamma": -1.0}, "gamma must be a finite number above 0"),
-        ({"algorithm": "trees"}, "algorithm must be one of"),
-        ({"margins": 1.0}, "settings of arow must be among"),
+        ({"maintenance": "trees"}, "maintenance must be one of .*, or a strategy"),
+        ({"average": True}, "average must be False, as AROW takes none"),
     ):
         with pytest.raises(ValueError, match=text):
             BudgetedClassifier(**settings).learn_one({"a": 1.0}, True)
@@ -336,9 +342,11 @@ def test_errors_leave_the_model_as_it_was():
 @pytest.mark.parametrize("row", list(registry.firsts()), ids=lambda row: row.name)
 def test_a_safe_margin_never_violates(row):
     """What lets a row wait: a learner without this promise learns every row at once."""
-    if row.learner.no_update_above is None:
-        free = ("sgd", "norma", "fourier", "nystrom")
-        assert row.learner.name in free, "its margin alone decides, or it joins these"
+    state = row.roomy()
+    safe = state.learner.no_update_above(state)
+    if safe is None:
+        free = bj.SGD, bj.NORMA, bj.Fourier, bj.Nystrom
+        assert type(row.learner) in free, "its margin alone decides, or it joins these"
         return
 
     @jax.jit
@@ -346,8 +354,6 @@ def test_a_safe_margin_never_violates(row):
         violates = jax.vmap(lambda *one: state.learner.violates(state, *one))
         return jax.vmap(losses.margin)(scores, y), violates(scores, y)
 
-    state = row.roomy()
-    safe = row.learner.no_update_above(state)
     columns, random = state.expansion.num_columns, np.random.default_rng(0)
     scores = random.normal(size=(200, columns)).astype(np.float32)
     y = random.integers(0, columns, 200) if columns > 1 else random.choice([-1, 1], 200)
@@ -361,7 +367,7 @@ def test_a_safe_margin_never_violates(row):
 
 
 def test_random_features_have_frequencies_for_new_columns():
-    model = BudgetedClassifier("fourier", budget=4, gamma=1.0)
+    model = BudgetedClassifier(bj.Fourier(), budget=4, gamma=1.0)
     model._add_features(["a"])
     before = model.state.expansion.vectors
     # More than there is room for at first.
@@ -374,19 +380,54 @@ def test_random_features_have_frequencies_for_new_columns():
     )
 
 
-def test_options_are_those_of_init():
+def test_a_learner_is_a_parameter_of_river():
+    given = bj.SGD(loss=losses.logistic, learning_rate=optax.constant_schedule(0.5))
+    model = BudgetedClassifier(**SGD | {"learner": given}, gamma=0.5)
     rows, _, y = rows_of(20)
-    named, given = (
-        BudgetedClassifier("sgd", **SGD, kernel="linear", gamma=gamma, loss=loss)
-        for gamma, loss in ((None, "logistic"), (0.5, losses.logistic))
-    )
-    for model in (named, given):
-        model.learn_many(pd.DataFrame(rows), pd.Series(y))
-    chex.assert_trees_all_equal(given.state, named.state)
-    for loss in (losses.absolute, "cubic"):
-        model = BudgetedClassifier("sgd", **SGD, loss=loss)
-        with pytest.raises(ValueError, match=r"must be one of hinge, .* of labels"):
-            model.learn_one(rows[0], True)
+    alike = model, model.clone(), copy.deepcopy(model)
+    for each in alike:
+        assert bj.equal(each._get_params()["learner"], given)
+        assert "learner=SGD(loss=logistic, learning_rate=" in repr(each)
+        each.learn_many(pd.DataFrame(rows), pd.Series(y))
+        chex.assert_trees_all_equal(each.state, model.state)
+    other = model.clone({"learner": bj.Perceptron(margin=0.5)})
+    assert (other.learner.margin, other.budget, other.gamma) == (0.5, 10, 0.5)
+    with pytest.raises(ValueError, match="'learner' is not a mutable attribute"):
+        model.mutate({"learner": bj.Perceptron()})
+
+
+def test_grids_of_river_have_learners():
+    grid = {"learner": ["auto", (bj.AROW, {"drift": [0.0, 0.1], "confidence": [1.0]})]}
+    pipeline = preprocessing.StandardScaler() | BudgetedClassifier(budget=10)
+    for model, its in (
+        (BudgetedClassifier(budget=10), grid),
+        (pipeline, {"BudgetedClassifier": grid}),
+    ):
+        found = utils.expand_param_grid(model, its)
+        found = [getattr(each, "steps", {"": each}).popitem()[1] for each in found]
+        assert {each.budget for each in found} == {10}
+        learners = [each.learner for each in found]
+        assert learners[0] == "auto"
+        assert [each.drift for each in learners[1:]] == [0.0, 0.1]
+    rows, _, y = rows_of(20)
+    found[1].learn_many(pd.DataFrame(rows), pd.Series(y))
+    assert float(found[1].state.learner.confidence) == 1
+
+
+def test_a_learner_must_be_one_of_such_targets():
+    for kind, wrong, text in (
+        (BudgetedClassifier, "pegasos", "be 'auto', or one such as .*, got 'pegasos'"),
+        (BudgetedClassifier, bj.Pegasos, "be 'auto', or one such as"),
+        (BudgetedRegressor, bj.AROW(), "be one of real targets, such as .* got AROW"),
+        (BudgetedOneClass, bj.AROW(), "be one of real targets, such as .* got AROW"),
+    ):
+        with pytest.raises(ValueError, match=f"^{kind.__name__}: learner must {text}"):
+            kind(wrong)
+        with pytest.raises(ValueError, match=f"^{kind.__name__}: learner must {text}"):
+            kind().clone({"learner": wrong})
+    model = BudgetedClassifier(bj.SGD(loss=losses.absolute))
+    with pytest.raises(ValueError, match=r"must be one of hinge, .* of labels"):
+        model.learn_one({"a": 1.0}, True)
 
 
 def test_a_few_labels_and_features_more_are_no_new_program(caplog):
