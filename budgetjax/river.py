@@ -178,7 +178,16 @@ def resize(state: State, like: State) -> State:
     new = jax.tree.map(resize_leaf, state, like)
     # Random features fill new columns with values.
     squares = np.sum(np.square(np.asarray(new.expansion.vectors)), axis=1)
-    return new._replace(expansion=new.expansion._replace(squares=jnp.array(squares)))
+    new = new._replace(expansion=new.expansion._replace(squares=jnp.array(squares)))
+    if columns == 1 < wanted:
+        # Two columns of halves have another norm, by which a ball bounds the model.
+        new = _with_own_arrays(new.learner.refresh(new))
+    return new
+
+
+def _with_own_arrays(state: State) -> State:
+    """A copy in which no two leaves share an array, which cannot be donated twice."""
+    return jax.tree.map(jnp.array, state)
 
 
 class Online(base.Estimator):
@@ -328,8 +337,7 @@ class Online(base.Estimator):
         self._kernel = choices.kernel_of(self.kernel, self.gamma, None, lambda: default)
         width = self._room_for(num_features)
         state = self._init(width, self._room)
-        # No two leaves may share an array, since it cannot be donated twice.
-        self._state = jax.tree.map(jnp.array, state)
+        self._state = _with_own_arrays(state)
         self._queue = Queue.empty(width)
         gaussian = isinstance(state.kernel, RBF) and not state.kernel.exact
         self._in_numpy = gaussian and state.expansion.average is None

@@ -176,6 +176,29 @@ def test_a_third_label_leaves_the_scores_of_two_as_they_are():
     assert model.labels == (False, True)
 
 
+@pytest.mark.parametrize(
+    "learner",
+    [bj.Ahpatron(), bj.ALMA(), bj.Pegasos(0.01, project_to_ball=True)],
+    ids=lambda learner: type(learner).__name__,
+)
+def test_a_model_in_a_ball_knows_its_norm_after_a_third_label(learner):
+    rows, _, y = rows_of(30)
+    strategy = None
+    if "maintenance" in learner.takes:
+        strategy = bj.Measured(bj.RemoveOldest())
+    model = BudgetedClassifier(learner, budget=10, gamma=0.5, maintenance=strategy)
+    for x, label in zip(rows, y.tolist(), strict=True):
+        model.learn_one(x, label)
+    before = model.state
+    model._encode("third")
+    after = model.state
+    # Two columns with half of the coefficients each.
+    halves = before.memory.squared_norm / 2
+    np.testing.assert_allclose(after.memory.squared_norm, halves, rtol=1e-4)
+    model.learn_one(rows[0], "third")
+    assert int(model.state.num_seen) == 31
+
+
 def test_features_that_come_and_go_are_zeros_of_a_run():
     rows, X, y = rows_of()
     random = np.random.default_rng(0)
