@@ -40,7 +40,7 @@ import math
 import numbers
 import threading
 from collections.abc import Hashable, Iterable, Iterator, Mapping
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, Self, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -278,6 +278,17 @@ class Online(base.Estimator):
             arrays = sum(leaf.nbytes for leaf in jax.tree.leaves(self._state))
             return super()._raw_memory_usage + arrays
 
+    def clone(
+        self, new_params: dict[str, Any] | None = None, include_attributes: bool = False
+    ) -> Self:
+        new = super().clone(new_params)
+        if include_attributes:
+            # All at once: a lock alone, as river would copy it, cannot be copied.
+            learned = vars(copy.deepcopy(self))
+            given = new._get_params()
+            vars(new).update({k: v for k, v in learned.items() if k not in given})
+        return new
+
     def __getstate__(self) -> dict[str, Any]:
         with self._lock:
             # Copies, since the model may learn more before they are written.
@@ -306,6 +317,7 @@ class Online(base.Estimator):
             maintenance=self.maintenance,
             average=self.average,
         )
+        assert self._kernel is not None, "the first row decides it"
         return learner.init(
             self._kernel, num_features=width, budget=self.budget, **arguments
         )

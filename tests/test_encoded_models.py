@@ -304,7 +304,7 @@ def test_river_encodes_rows_before_a_learner():
     assert [*encoder.transform_one(row | {"more": 1}).values()] == missing.tolist()
     assert [*encoder.transform_one(row | {"gaps": None}).values()] == missing.tolist()
     model = encoder | river.BudgetedClassifier(
-        "perceptron", kernel=bj.RBF(0.3), budget=20
+        bj.Perceptron(), kernel=bj.RBF(0.3), budget=20
     )
     model.learn_many(frame, pandas.Series(Y))
     state = bj.Perceptron().init(bj.RBF(0.3), num_features=CODES.num_codes, budget=20)

@@ -292,7 +292,11 @@ def test_copies_go_on_as_the_model_does():
         model.predict_one(x)
         model.learn_one(x, label)
     # A row waits.
-    copies = copy.deepcopy(model), pickle.loads(pickle.dumps(model))
+    copies = (
+        copy.deepcopy(model),
+        pickle.loads(pickle.dumps(model)),
+        model.clone(include_attributes=True),
+    )
     state = model.state
     for x, label in zip(rows[40:], y[40:].tolist(), strict=True):
         for each in (model, *copies):
