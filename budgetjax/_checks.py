@@ -22,7 +22,7 @@ from jax.typing import ArrayLike, DTypeLike
 
 from budgetjax import _forks
 from budgetjax._errors import ArgumentError, MissingModule
-from budgetjax._pytree import Name
+from budgetjax._pytree import Name, Record
 
 Value = TypeVar("Value")
 
@@ -76,10 +76,11 @@ def import_optional(module: str) -> ModuleType:
 
 def kind_name(state: object) -> str:
     """The kind of an object, for messages: the learner of a state, or the type."""
-    known = getattr(state, "learner", getattr(state, "algorithm", None))
-    if isinstance(known, Name):
-        return f"one of {known.value}"
-    return type(state if known is None else known).__name__
+    if isinstance(solver := getattr(state, "algorithm", None), Name):
+        return f"one of {solver.value}"
+    # Estimators have a learner too, but are no states.
+    learner = getattr(state, "learner", None) if isinstance(state, Record) else None
+    return type(state if learner is None else learner).__name__
 
 
 def concrete(value: object) -> np.ndarray | None:

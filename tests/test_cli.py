@@ -36,7 +36,7 @@ from compare import same
 from scipy.sparse import csr_array
 
 import budgetjax as bj
-from budgetjax import _checks, _progress, cli, estimators, solvers
+from budgetjax import _checks, _progress, _pytree, cli, estimators, online, solvers
 from budgetjax import models as scorer
 from budgetjax.cli import main, options, reading, solving, targets
 from budgetjax.cli.commands import budgetjax as group
@@ -159,7 +159,7 @@ def write_bad_files(folder):
     Path("bare.csv").write_text("1,2,3\n4,5,6\n")
     model = Path("model.st").read_bytes()
     Path("truncated.st").write_bytes(model[:-50])
-    Path("altered.st").write_bytes(model[:-9] + b"\x7f" + model[-8:])
+    Path("altered.st").write_bytes(model[:-9] + bytes([model[-9] ^ 1]) + model[-8:])
     Path("nothing.st").write_bytes(b"")
 
 
@@ -316,7 +316,7 @@ def test_few_rows_are_learned_by_the_estimator(at, monkeypatch):
     settings = "--set regularization=1e-3 --set maintenance=remove-smallest"
     _, model = train("train.csv", f"--target kind --budget 10 {settings}")
     (estimator,) = fitted
-    assert estimator.regularization == 1e-3
+    assert bj.equal(estimator.learner, bj.Pegasos(regularization=1e-3))
     assert estimator.maintenance == "remove_smallest"
     X, _ = new_data()
     labels = np.where(estimator.predict(X) > 0, "yes", "no")
@@ -459,12 +459,12 @@ def test_columns_left_out_and_columns_without_names(at):
     assert output.startswith("accuracy: ")
 
 
-def python_stream(epochs=1, source=None, algorithm=bj.Perceptron(), **more):
+def python_stream(epochs=1, source=None, gamma=None, state=None):
     """What `train` does with the small file before the refit."""
     source = source or bj.stream.read("train.csv", target="kind")
-    kernel = bj.RBF(more.pop("gamma", usual_gamma()))
-    more = more if isinstance(algorithm, bj.AROW) else REMOVES | more
-    state = algorithm.init(kernel, num_features=2, budget=10, **more)
+    if state is None:
+        kernel = bj.RBF(usual_gamma() if gamma is None else gamma)
+        state = bj.Perceptron().init(kernel, num_features=2, budget=10, **REMOVES)
     repeated = batches.Batches(
         "train.csv", 2, lambda: (one for _ in range(epochs) for one in source)
     )
@@ -604,7 +604,9 @@ def test_epochs_settings_and_classes(at):
         "arow, at most 10 support vectors, confidence 0.5, maintenance merge"
     )
     assert model.num_rows == 600
-    expected = python_stream(2, algorithm=bj.AROW(), gamma=0.4, confidence=0.5)
+    learner = bj.AROW(confidence=0.5)
+    state = learner.init(bj.RBF(0.4), num_features=2, budget=10)
+    expected = python_stream(2, state=state)
     # The other order of the classes is the other sign.
     one, other = (bj.support(each.state).coefficients for each in (model, expected))
     np.testing.assert_allclose(one, -other, rtol=1e-5, atol=1e-6)
@@ -615,7 +617,7 @@ def test_another_learner_without_scaling(at):
     said, model = train("train.csv", f"{learner} --no-refit --no-standardise")
     assert said["learner"] == "nystrom, at most 10 support vectors, loss logistic"
     assert said["scaling"] == "none"
-    assert model_files.header("new.st")["about"]["algorithm"] == "nystrom"
+    assert model_files.header("new.st")["about"]["learner"] == "Nystrom"
     assert model.scaling is None
 
 
@@ -634,6 +636,86 @@ def test_every_learner_can_be_named():
 
 def option_of(name):
     return name.replace("_", "-")
+
+
+def test_settings_are_the_fields_of_a_learner(at):
+    given = "--set variant=PA-II --set penalty=2 --set maintenance=remove-smallest"
+    _, model = train(
+        "train.csv", f"--learner passive-aggressive --budget 10 --no-refit {given}"
+    )
+    state = model.state
+    expected = bj.PassiveAggressive(variant="PA-II", penalty=2.0)
+    assert type(state.learner) is type(expected)
+    assert state.learner.variant == expected.variant
+    assert float(state.learner.penalty) == expected.penalty
+    assert isinstance(state.maintenance, bj.RemoveSmallest)
+
+
+def test_learners_are_listed_with_their_settings():
+    listed = report(good("learners"))
+    assert tuple(listed) == options.online_names()
+    assert listed["pegasos"].startswith("Pegasos on a budget: ")
+    said = " ".join(good("learners forgetron").split())
+    assert "It learns two classes. Settings," in said
+    assert "phi of the fixed rule, above 0 and at most 1; otherwise None. [" in said
+    assert "rule " in said
+    assert "[default: 'self-tuned']" in said
+    assert "maintenance" not in said
+    said = " ".join(good("learners ahpatron").split())
+    # Without the markup of docstrings.
+    assert "None for sqrt{B} / 2. [default: None]" in said
+    for name, kind in registry.by_name().items():
+        said = good(f"learners {option_of(name)}")
+        about = dict(re.findall(r"^  (\w+) +(.*)", said, re.MULTILINE))
+        fields = {field.name for field in dataclasses.fields(kind)} - {"optimizer"}
+        assert fields <= set(about)
+        # All are described.
+        assert not [name for name, text in about.items() if text.startswith("[")]
+        assert ("maintenance" in about) == ("maintenance" in kind.takes)
+        assert ("or numbers" in said) == ("num_outputs" in kind.takes)
+
+
+def test_a_registered_learner_is_known_by_its_name(at, monkeypatch):
+    monkeypatch.setattr(online, "registered", {})
+    monkeypatch.setattr(_pytree, "records", dict(_pytree.records))
+
+    @bj.register
+    class SlowLearner(bj.Learner):
+        """A Perceptron with a rate.
+
+        Args:
+          rate: above 0.
+        """
+
+        rate: float = bj.leaf(_checks.positive)
+        order: int = bj.static(default=2)
+
+        def update(self, state, score, y, candidate):
+            step = self.rate * bj.losses.margin_subgradient(score, y)
+            return self.insert(state, step, candidate)
+
+    @bj.register
+    class Undescribed(bj.Perceptron):
+        pass
+
+    listed = report(good("learners"))
+    assert listed["slow-learner"] == "A Perceptron with a rate."
+    # That of its base.
+    assert listed["undescribed"] == listed["perceptron"]
+    said = good("learners slow-learner")
+    assert re.search(r"\n  rate +above 0\.  \[required\]\n", said)
+    assert re.search(r"\n  order +\[default: 2\]\n", said)
+    given = (
+        f"{LEARN} --no-refit --learner slow-learner --set maintenance=remove-smallest"
+    )
+    result = run(given)
+    assert result.exit_code == 2
+    assert (
+        "--set: rate must be given, as it has no default, got nothing" in result.stderr
+    )
+    good(f"{given} --set rate=0.25 --set order=3")
+    learner = bj.load("new.st").state.learner
+    assert (float(learner.rate), learner.order) == (0.25, 3)
 
 
 # Weights, separators, pipes.
@@ -1081,7 +1163,7 @@ def test_models_of_python_predict(at):
 def test_estimators_of_python_predict(at):
     X, y = data()
     estimator = estimators.BudgetedKernelClassifier(
-        budget=10, algorithm="perceptron", refit=False, random_state=0
+        budget=10, learner=bj.Perceptron(), refit=False, random_state=0
     )
     bj.save("own.st", estimator)
     assert fails("predict own.st test.csv") == (
@@ -1096,6 +1178,9 @@ def test_estimators_of_python_predict(at):
     said = report(good("info own.st"))
     assert said["type"].endswith("BudgetedKernelClassifier")
     assert said["budget"] == "10"
+    # What is fitted, and not the parameters of these names.
+    assert said["learner"] == "Perceptron(margin=0)"
+    assert said["kernel"].startswith("RBF(gamma=")
     assert said["classes"] == "2: no, yes"
 
 
@@ -1109,7 +1194,7 @@ def test_info_of_a_model_that_only_python_can_make(at):
     )
     bj.save("own.st", state)
     said = report(good("info own.st"))
-    assert said["algorithm"] == "sgd"
+    assert said["learner"] == "SGD"
     assert "own_loss" in said["not shown"]
     assert "own_loss" in fails("predict own.st test.csv")
 
@@ -1216,8 +1301,8 @@ SWEEP = "sweep train.csv --target kind"
 # Wrong command lines, and the last line that they write, after "Error: "; "..." at its
 # end stands for what click says.
 USAGE = """
-$ learn train.csv
-No such command 'learn'.
+$ fit train.csv
+No such command 'fit'.
 $ train train.csv --target kind -m train.csv
 --model: train.csv is also another file of the run.
 $ train train.csv --target kind -m new.st --checkpoint new.st
@@ -1285,16 +1370,44 @@ Invalid value for '--learner': 'smo' is not one of ...
 $ train train.csv --target kind -m new.st --learner svm
 Invalid value for '--learner': 'svm' is not one of ...
 $ train train-height.csv --target height --regression -m new.st --learner pegasos
---learner, --set: the learner must be one of fourier, norma, nystrom, sgd, got
-'pegasos'
+--learner must be one of fourier, norma, nystrom, sgd for numbers, got pegasos
+$ train train.three -m new.st --learner forgetron
+--learner must be one of ahpatron, alma, arow, fourier, norma, nystrom,
+passive-aggressive, pegasos, perceptron, projectron, sgd for 3 classes, got forgetron
 $ train train.csv --target kind -m new.st --learner arow --set rate=3
---learner, --set: settings of arow must be among confidence, drift, moves,
-maintenance, landmarks, got rate=3
+--set: settings of arow must be among confidence, drift, moves, maintenance, loss, got
+rate=3
+$ train train.csv --target kind -m new.st --learner forgetron --set maintenance=merge
+--set: settings of forgetron must be among rule, phi, radius, loss, got
+maintenance=merge
 $ train train.csv --target kind -m new.st --learner smo --set slack=1
---set: arguments of smo must be among fit_bias, batch_size, cache_size, tolerance,
+--set: settings of smo must be among fit_bias, batch_size, cache_size, tolerance,
 max_steps, got slack=1
+$ train train.csv --target kind -m new.st --no-refit --set confidence=-1
+--set: confidence must be a finite number above 0, got -1
+$ train train.csv --target kind -m new.st --set regularization=much
+--set: regularization must be a finite number above 0, got 'much'
+$ train train.csv --target kind -m new.st --learner forgetron --set rule=own
+--set: rule must be one of ('self-tuned', 'basic', 'fixed'), got 'own'
+$ train train.csv --target kind -m new.st --no-refit --set loss=logistic
+--set: loss must be 'hinge' where there is no refit, as AROW has its own, got
+'logistic'
 $ train train.csv --target kind -m new.st --set maintenance=none
---learner, --set: maintenance must be ...
+--set: maintenance must be ...
+$ train train.csv --target kind -m new.st --learner nystrom --set vectors=3
+--set vectors: only Python has arrays.
+$ train train.csv --target kind -m new.st --learner fourier --set optimizer=adam
+--set optimizer: only Python has objects of optax.
+$ train train.csv --target kind -m new.st --set budget=20
+--set budget: it is the option --budget.
+$ sweep train.csv --target kind --set drift=0,0.1,-1
+--set: drift must be a number of at least 0 and below 1, got -1
+$ sweep train.csv --target kind --set maintenance=1,2
+--set: maintenance must be ...
+$ sweep train.csv --target kind --learner pegasos --set project_to_ball=0,1
+--set: project_to_ball must be one value, as a part of the compiled program, got 0, 1
+$ learners smo
+Invalid value for '[NAME]': 'smo' is not one of ...
 $ train train.csv --target kind -m new.st --set confidence
 Invalid value for '--set': 'confidence' is not NAME=VALUE.
 $ train train.csv --target kind -m new.st --set drift=0 --set drift=0.1
@@ -1401,10 +1514,6 @@ those that are none
 $ predict python.st bare.csv -o new.txt
 bare.csv: the first line must hold the names of columns, got '1'; --no-header reads
 files without names, and a target that is one of them says that these are names
-$ train train.three -m new.st --learner forgetron
-...
-$ train train.csv --target kind -m new.st --no-refit --set confidence=-1
-arow.init: confidence must be a finite number above 0, got -1
 $ train train.csv --target kind -m new.st --checkpoint test.libsvm
 checkpoint: test.libsvm: must be a file of budgetjax.save, got another file, or a
 damaged one; give another path
@@ -1533,6 +1642,16 @@ def test_sweep_of_settings_and_of_the_first_rows(at):
     assert first == "train.libsvm: the first 100 rows (--rows), 2 classes, perceptron"
     assert header.split() == ["gamma", "budget", "margin", "error", "vectors"]
     assert sorted(float(row.split()[2]) for row in rows) == [0.01, 0.1]
+
+
+def test_a_sweep_of_a_field_that_others_depend_on(at):
+    """With one value of another, which is no column."""
+    output = good(
+        f"{SWEEP} --gamma 1 --learner forgetron --set rule=fixed --set phi=0.5,0.9"
+    )
+    _, _, header, *rows = output.splitlines()
+    assert header.split() == ["gamma", "budget", "phi", "error", "vectors"]
+    assert sorted(float(row.split()[2]) for row in rows) == [0.5, 0.9]
 
 
 def test_sweep_of_a_regression_trains_its_best(at):
@@ -1684,7 +1803,6 @@ def test_info(at):
     assert good("info model.st") == textwrap.dedent(f"""\
         type:               StreamModel
         written by:         budgetjax {bj.__version__}, JAX {jax.__version__}
-        algorithm:          pegasos
         maintenance:        Merge
         classes:            2: no, yes
         file of training:   train.csv
@@ -1697,8 +1815,8 @@ def test_info(at):
         columns:            a, b
         features:           2
         support vectors:    10 of at most 10
+        learner:            Pegasos(regularization=0.0001, project_to_ball=False)
         kernel:             RBF(gamma={usual_gamma():.6g}, exact=False)
-        regularization:     0.0001
         rows learned:       600
         num mistakes:       {int(state.num_mistakes)}
         num updates:        {int(state.num_updates)}
@@ -1714,7 +1832,11 @@ def test_info(at):
             "progressive_error": model.error,
             "columns": ["a", "b"],
             "support_vectors": {"active": 10, "budget": 10},
-            "regularization": 1e-4,
+            "learner": {
+                "name": "Pegasos",
+                "regularization": 1e-4,
+                "project_to_ball": False,
+            },
             "rows_learned": 600,
             "num_mistakes": int(state.num_mistakes),
         }.items()
@@ -1723,7 +1845,11 @@ def test_info(at):
     assert list(found) == [name.replace(" ", "_") for name in names]
     for name in ("curve.st", "batch.st"):
         assert json.loads(good(f"info {name} --json"))
-    assert report(good("info stacked.st"))["models"] == "2, stacked"
+    stacked = report(good("info stacked.st"))
+    assert stacked["models"] == "2, stacked"
+    assert stacked["learner"] == (
+        "AROW(confidence=float32[2], drift=float32[2], moves=float32[2])"
+    )
     said = report(good("info height.st"))
     assert said["kernel"].startswith("RBF(")
     assert "(root of the mean square), by the stream" in said["progressive error"]
@@ -1760,7 +1886,7 @@ def test_export_of_times_in_milliseconds_and_nanoseconds(at, now, unit):
 
 
 @pytest.mark.parametrize(
-    "command", ["train", "predict", "sweep", "info", "plot", "export"]
+    "command", ["train", "predict", "sweep", "learners", "info", "plot", "export"]
 )
 def test_help_is_for_newcomers(command):
     text = good(f"{command} --help")
@@ -1870,13 +1996,12 @@ print([name for name in names if name in sys.modules])
 from budgetjax.refitting.refit import refit
 from budgetjax.online.sweeps import sweep
 import budgetjax as bj
-print(
-    bj.refit is refit, bj.sweep is sweep, bj.AROW().init is not None, hasattr(bj, "x"))
+print(bj.refit is refit, bj.sweep is sweep, bj.AROW is not None, hasattr(bj, "x"))
 from budgetjax.cli import learners, options, targets
 about = targets.TargetSummary([0, 1], None, "")
 job = learners.Job(None, about, options.TrainOptions())
 chosen = [job.choice(refits=on) for on in (True, False)]
-print([one.algorithm.name for one in chosen])
+print([type(one.learner).__name__ for one in chosen])
 print([name for name in ("sklearn", "pandas") if name in sys.modules])
 """
 
@@ -1886,6 +2011,6 @@ def test_help_loads_nothing_heavy(quick_process):
     assert done.stdout.splitlines()[-4:] == [
         "[]",
         "True True True False",
-        "['pegasos', 'arow']",
+        "['Pegasos', 'AROW']",
         "[]",
     ]

@@ -148,7 +148,7 @@ def forged(path, monkeypatch, node, tensors=None):
 # Of others, of none, and of budgetjax by other ways than the names of its types.
 TYPES = """
 os.system subprocess.Popen builtins.eval antigravity.fly collections.OrderedDict
-jax.tree_util.Partial run Kernel Partial State Batches budgetjax. budgetjax.run
+jax.tree_util.Partial run Kernel Partial Batches budgetjax. budgetjax.run
 budgetjax.RBF budgetjax.online.driver.run budgetjax.losses.hinge RBF.__new__
 budgetjax.kernels.RBF budgetjax.saving.model_files.os.system budgetjax.cli.main
 budgetjax..kernels.RBF budgetjax/kernels.RBF budgetjaxx.kernels.RBF optax.sgd

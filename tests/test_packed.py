@@ -11,6 +11,7 @@ import pytest
 
 import budgetjax as bj
 from budgetjax import online, solvers
+from budgetjax.online import registry
 
 PACKAGE = Path(bj.__file__).parent
 CODE = """
@@ -53,9 +54,11 @@ def test_it_needs_no_source_files(kind, tmp_path, quick_process):
     assert done.stdout.startswith(str(place))
 
 
-def test_every_algorithm_and_solver_is_in_the_lists():
+def test_every_learner_and_solver_is_in_the_lists():
     public = [getattr(bj, name) for name in bj.__all__]
-    known = {one.name for one in public if isinstance(one, bj.Algorithm)}
-    assert known == set(online.ALGORITHMS)
+    classes = {one for one in public if isinstance(one, type)}
+    known = {one for one in classes if issubclass(one, bj.Learner)} - {bj.Learner}
+    assert known == set(registry.LEARNERS)
+    assert tuple(map(registry.name_of, registry.LEARNERS)) == online.LEARNERS
     known = {one.name for one in public if isinstance(one, bj.Solver)}
     assert known == {name for names in solvers.SOLVERS.values() for name in names}

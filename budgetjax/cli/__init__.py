@@ -1,4 +1,4 @@
-"""The command line: `budgetjax train`, `predict`, `sweep`, `info`, `plot`, `export`.
+"""The command line: `train`, `predict`, `sweep`, `learners`, `info`, `plot`, `export`.
 
 Modules here import heavy packages (JAX, pyarrow, matplotlib) inside the functions that
 need them, so that `--help` and wrong options are answered at once.

@@ -272,7 +272,8 @@ Examples:
 )
 @options.learner()
 @options.settings(
-    "Values of an argument of the learner, such as regularization=1e-3,1e-4.",
+    "Values of a field of the learner, such as regularization=1e-3,1e-4; see budgetjax "
+    "learners.",
     several=True,
 )
 @options.standardise
@@ -308,6 +309,27 @@ def sweep(**given: Any) -> None:
     comes first.
     """
     from budgetjax.cli.sweep_command import sweep as run
+
+    run(**given)
+
+
+LEARNERS = """\b
+Examples:
+  budgetjax learners
+  budgetjax learners pegasos
+"""
+
+
+@budgetjax.command(epilog=LEARNERS)
+@click.argument(
+    "name", type=options.Name(options.online_names), required=False, metavar="[NAME]"
+)
+def learners(**given: Any) -> None:
+    """List the online learners, or the settings of NAME, which --set gives.
+
+    A setting is a field of the learner in Python, or the name of a strategy or a loss.
+    """
+    from budgetjax.cli.learners_command import learners as run
 
     run(**given)
 

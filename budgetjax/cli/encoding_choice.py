@@ -6,13 +6,13 @@ import numpy as np
 
 from budgetjax import estimators
 from budgetjax._errors import names_errors
-from budgetjax.cli import learners, reading
+from budgetjax.cli import reading
 from budgetjax.cli.learners import Job
 from budgetjax.encoding import Encoding
 from budgetjax.kernels import RBF, Mapped
 from budgetjax.labels import encode_labels
 from budgetjax.models import Labelled
-from budgetjax.online.algorithm import Algorithm
+from budgetjax.online.learner import Learner
 from budgetjax.raw_rows import SparseMatrix, unpack
 from budgetjax.scaling import Scaling
 from budgetjax.stream.batches import cast_numbers
@@ -37,9 +37,9 @@ class Choice(NamedTuple):
     text: str | None = None
 
 
-def choose(job: Job, algorithm: Algorithm) -> Choice:
+def choose(job: Job) -> Choice:
     """The choice of an estimator, or that of the options."""
-    if chosen := _ask_estimator(job, algorithm):
+    if chosen := _ask_estimator(job):
         return chosen
     gamma = job.training.gamma
     if gamma is None:
@@ -48,7 +48,7 @@ def choose(job: Job, algorithm: Algorithm) -> Choice:
     return Choice(RBF(gamma), job.training.standardise)
 
 
-def _ask_estimator(job: Job, algorithm: Algorithm) -> Choice | None:
+def _ask_estimator(job: Job) -> Choice | None:
     """What an estimator with these options chooses on a sample, made in one pass.
 
     None for sparse rows, or where options leave no choice. If the sample holds all
@@ -56,13 +56,13 @@ def _ask_estimator(job: Job, algorithm: Algorithm) -> Choice | None:
     """
     training, classes = job.training, job.about.labels
     free = training.refit and training.metric and training.standardise
-    free = free and training.gamma is None and algorithm.with_vectors is not None
-    if not free:
+    learner = job.learner(refits=training.refit)
+    if not (free and training.gamma is None and learner.has_vectors):
         return None
     sample = _sample(job)
     if sample is None:
         return None
-    estimator = _make_estimator(job)
+    estimator = _make_estimator(job, learner)
     packed, y, weights, _ = sample.rows()
     X = unpack(packed)
     has_all = len(y) == sample.num_rows and training.checkpoint is None
@@ -101,27 +101,20 @@ def has_bins(codes: Encoding | None) -> bool:
 
 
 def _make_estimator(
-    job: Job,
+    job: Job, learner: Learner
 ) -> "estimators.BudgetedKernelClassifier | estimators.BudgetedKernelRegressor":
     kind = estimators.BudgetedKernelClassifier
     if job.about.labels is None:
         kind = estimators.BudgetedKernelRegressor
     training = job.training
-    settings = learners.to_python_names(training.settings)
-    parameters = {
-        name: settings.pop(name)
-        for name in ("regularization", "maintenance", "loss")
-        if name in settings
-    }
     return kind(
         training.budget,
-        algorithm=training.learner and training.learner.replace("-", "_"),
-        options=settings,
+        learner=learner,
         penalty=training.penalty or "auto",
         epochs=training.epochs,
         random_state=training.seed,
         progress=job.progress,
-        **parameters,
+        **job.named,
     )
 
 

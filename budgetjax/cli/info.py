@@ -9,27 +9,39 @@ import jax
 import numpy as np
 
 from budgetjax import models
-from budgetjax._pytree import Counter
+from budgetjax._pytree import Counter, value_repr
 from budgetjax.cli import reports, targets
 from budgetjax.encoding import Encoding
+from budgetjax.online.state import Online
 from budgetjax.saving import model_files, trees
-from budgetjax.saving.names import has_fields, parts_of
+from budgetjax.saving.names import has_fields, is_estimator, parts_of
 from budgetjax.stream.model import StreamModel
 
 # A name, its text, and, if different, its value for programs.
 Line = tuple[str, str] | tuple[str, str, object]
-# A state also counts rows that it learns again.
-LEARNED = {"num_seen": "rows learned"}
+# The counters of a state, which also counts rows that it learns again.
+COUNTS = {
+    "num_seen": "rows learned",
+    "num_mistakes": "num mistakes",
+    "num_updates": "num updates",
+}
 
 
 def info(model: str, as_json: bool) -> None:
     """Prints the description of a model file."""
-    lines = [*_describe_header(model_files.header(model)), *_describe_contents(model)]
+    header = model_files.header(model)
+    lines: dict[str, Line] = {}
+    for line in (
+        *_describe_header(header),
+        *_describe_contents(model, header["about"]),
+    ):
+        # What an estimator has made of its parameters comes before them.
+        lines.setdefault(line[0], line)
     if as_json:
-        values = {line[0].replace(" ", "_"): line[-1] for line in lines}
+        values = {name.replace(" ", "_"): line[-1] for name, line in lines.items()}
         click.echo(json.dumps(values, indent=2, default=str))
     else:
-        for name, text, *_ in lines:
+        for name, text, *_ in lines.values():
             click.echo(reports.format_line(name, text))
 
 
@@ -48,12 +60,14 @@ def _describe_header(header: dict[str, Any]) -> Iterator[Line]:
             yield f"{name} of training", str(notes[name]), notes[name]
 
 
-def _describe_contents(path: str) -> Iterator[Line]:
-    """The lines from the model itself."""
+def _describe_contents(path: str, about: dict[str, Any]) -> Iterator[Line]:
+    """The lines from the model itself; `about` is that of the header."""
     try:
         value, notes = model_files.read(path)
     except trees.OwnPartError as error:
         # With a function of the user, only Python can load this model.
+        if "learner" in about:
+            yield "learner", about["learner"]
         yield "not shown", str(error)
         return
     whole = models.as_labelled(value)
@@ -85,7 +99,9 @@ def _describe_contents(path: str) -> Iterator[Line]:
         number = len(whole.model)
         yield "models", f"{number}, one per class; the first:", number
     yield from _describe_model(models.unwrap(value))
-    for name, parameter in getattr(value, "get_params", dict)().items():
+    estimator: Any = value
+    own = estimator.get_params(deep=False) if is_estimator(type(value)) else {}
+    for name, parameter in own.items():
         yield name, str(parameter), parameter
 
 
@@ -106,15 +122,38 @@ def _describe_model(model: Any) -> Iterator[Line]:
     elif isinstance(model, models.KernelModel):
         number = len(model.vectors)
         yield "support vectors", f"{number:,}", {"active": number}
-    fields = parts_of(model) if has_fields(type(model)) else {}
-    for name, part in fields.items():
-        is_number = isinstance(part, jax.Array | Counter | np.generic)
-        if name == "kernel":
-            yield name, repr(part)
-        elif is_number and name != "key" and not np.ndim(part):
-            number = np.asarray(part)[()]
-            # The shortest decimals that identify the number in its dtype.
-            real = number.dtype.kind not in "biu"
-            number = float(str(number)) if real else int(number)
-            shown = f"{number:,.6g}" if real else f"{number:,}"
-            yield LEARNED.get(name, name.replace("_", " ")), shown, number
+    fields = _fields(model)
+    if "learner" in fields:
+        learner = fields["learner"]
+        values = {name: _value(part) for name, part in _fields(learner).items()}
+        yield "learner", repr(learner), {"name": type(learner).__name__, **values}
+    if "kernel" in fields:
+        yield "kernel", repr(fields["kernel"])
+    if isinstance(model, Online) and not np.ndim(model.num_seen):
+        for name, text in COUNTS.items():
+            number = int(getattr(model, name))
+            yield text, f"{number:,}", number
+    for name, part in (fields | _fields(fields.get("memory"))).items():
+        if name != "key" and _is_number(part):
+            number = _value(part)
+            shown = f"{number:,.6g}" if isinstance(number, float) else f"{number:,}"
+            yield COUNTS.get(name, name.replace("_", " ")), shown, number
+
+
+def _fields(record: Any) -> dict[str, Any]:
+    """The fields of a record by name; none of anything else."""
+    return parts_of(record) if has_fields(type(record)) else {}
+
+
+def _is_number(part: Any) -> bool:
+    return isinstance(part, jax.Array | Counter | np.generic) and not np.ndim(part)
+
+
+def _value(part: Any) -> Any:
+    """A field for programs: a number, a flag or text."""
+    if not _is_number(part):
+        plain = part is None or isinstance(part, bool | str)
+        return part if plain else value_repr(part)
+    number = np.asarray(part)[()]
+    # The shortest decimals that identify the number in its dtype.
+    return int(number) if number.dtype.kind in "biu" else float(str(number))

@@ -1,6 +1,8 @@
 """The job of a command, and empty models for it."""
 
-from collections.abc import Callable, Mapping
+import contextlib
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import click
@@ -9,12 +11,25 @@ import numpy as np
 
 from budgetjax import _checks, scaling
 from budgetjax._errors import ArgumentError, InputError, names_errors
+from budgetjax._pytree import fields_of
 from budgetjax.cli import options, reading, reports, targets
-from budgetjax.online import choices
+from budgetjax.online import choices, registry
 from budgetjax.online.choices import Choice
+from budgetjax.online.learner import Learner
 from budgetjax.stream.batches import Batches
 
 State = TypeVar("State")
+# Settings that are not fields of a learner, but names: of a strategy, and of a loss.
+NAMED = ("maintenance", "loss")
+# Fields of learners whose values only Python has.
+OBJECTS = ("optimizer",)
+# Why some arguments in Python are no settings.
+REFUSED = {
+    "average": "a model file predicts by the last model",
+    "optimizer": "only Python has objects of optax",
+    "vectors": "only Python has arrays",
+    **{name: f"it is the option --{name}" for name in ("budget", "gamma", "seed")},
+}
 
 
 class Job(NamedTuple):
@@ -61,32 +76,46 @@ class Job(NamedTuple):
         self.say("scaling", scaling or usual)
 
     def say_learner(self, name: str, about: str) -> None:
-        """The line about the learner."""
+        """The line about the learner of this name."""
         settings = self.training.settings.items()
         extra = "".join(f", {key} {value}" for key, value in settings)
-        self.say("learner", f"{name.replace('_', '-')}{about}{extra}")
+        self.say("learner", f"{name}{about}{extra}")
 
     def choice(self, *, refits: bool) -> Choice:
-        """The online learner and its arguments; lists of settings are swept."""
-        name, settings = self.training.learner, self.training.settings
-        if "average" in settings:
-            raise click.UsageError(
-                "--set average: a model file predicts by the last model."
-            )
+        """The online learner and the arguments of its `init`."""
         labels = self.about.labels
-        try:
-            with names_errors("--learner, --set"):
-                return choices.choose(
-                    name and name.replace("-", "_"),
-                    to_python_names(settings),
-                    num_classes=None if labels is None else len(labels),
-                    seed=self.training.seed,
-                    refits=refits,
-                )
-        except ArgumentError as error:
-            if error.argument == "algorithm":
-                error.argument = "the learner"
-            raise click.UsageError(str(error)) from error
+        with _usage_errors():
+            return choices.choose(
+                self.learner(refits=refits),
+                num_classes=None if labels is None else len(labels),
+                seed=self.training.seed,
+                refits=refits,
+                **self.named,
+            )
+
+    @property
+    def named(self) -> dict[str, Any]:
+        """The settings that are not fields of the learner, but names."""
+        settings = self.training.settings
+        given = {name: str(settings[name]) for name in NAMED if name in settings}
+        return {name: options.python_name(one) for name, one in given.items()}
+
+    def learner(self, *, refits: bool) -> Learner:
+        """The online learner with its settings; of several values the first."""
+        name, settings = self.training.learner, self.training.settings
+        labels = self.about.labels
+        num_classes = None if labels is None else len(labels)
+        kind = type(choices.learner_of(None, num_classes, refits=refits))
+        if name is not None:
+            kind = registry.by_name()[options.python_name(name)]
+            _check_targets(name, kind, num_classes)
+        name, free = name_of(kind), settings_of(kind)
+        for key in settings:
+            if key in REFUSED and key not in free:
+                raise click.UsageError(f"--set {key}: {REFUSED[key]}.")
+        check_settings(name, settings, free)
+        with _usage_errors():
+            return _make_learner(kind, settings)
 
     def default_gamma(self, X: np.ndarray, *, scaled: bool = False) -> float:
         """The default gamma of these rows."""
@@ -107,12 +136,68 @@ class Job(NamedTuple):
             ) from error
 
 
-def to_python_names(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings with words in Python's spelling."""
-    return {
-        key: given.replace("-", "_") if isinstance(given, str) else given
-        for key, given in settings.items()
-    }
+def name_of(kind: type[Learner]) -> str:
+    """The name of a learner in the spelling of `--learner`."""
+    return options.option_name(registry.name_of(kind))
+
+
+def settings_of(kind: type[Learner]) -> list[str]:
+    """What `--set` can give a learner: its fields, and what has a name."""
+    fields = [field.name for field in fields_of(kind) if field.name not in OBJECTS]
+    named = ["maintenance"] * ("maintenance" in kind.takes) + ["loss"]
+    return [*dict.fromkeys([*fields, *named])]
+
+
+def check_settings(
+    learner: str, settings: Mapping[str, Any], free: Sequence[str]
+) -> None:
+    """Raises for a setting that is not one of the `free` ones."""
+    for name, given in settings.items():
+        if name not in free:
+            raise click.UsageError(
+                f"--set: settings of {learner} must be among {', '.join(free)}, got "
+                f"{name}={given}"
+            )
+
+
+def _check_targets(name: str, kind: type[Learner], num_classes: int | None) -> None:
+    """Raises if this learner cannot learn the targets."""
+    asked = "num_outputs" if num_classes is None else "num_classes"
+    if num_classes == 2 or asked in kind.takes:
+        return
+    able = [name_of(one) for one in registry.by_name().values() if asked in one.takes]
+    what = "numbers" if num_classes is None else f"{num_classes} classes"
+    raise click.UsageError(
+        f"--learner must be one of {', '.join(able)} for {what}, got {name}"
+    )
+
+
+def _make_learner(kind: type[Learner], settings: Mapping[str, Any]) -> Learner:
+    """The learner with the first values of its fields, after a check of all values."""
+    fields = {field.name: field for field in fields_of(kind) if field.name not in NAMED}
+    given = {name: settings[name] for name in fields if name in settings}
+    swept = {name: one for name, one in given.items() if isinstance(one, list)}
+    for name, field in fields.items():
+        if name in swept and field.metadata.get("static"):
+            wanted = "be one value, as a part of the compiled program"
+            raise ArgumentError(name, wanted, ", ".join(map(str, swept[name])))
+        if name not in given and field.default is dataclasses.MISSING:
+            raise ArgumentError(name, "be given, as it has no default", "nothing")
+    learner = kind(**given | {name: values[0] for name, values in swept.items()})
+    for name, values in swept.items():
+        for value in values:
+            dataclasses.replace(learner, **{name: value})
+    return learner
+
+
+@contextlib.contextmanager
+def _usage_errors() -> Iterator[None]:
+    """Errors about arguments become those of a wrong command line."""
+    try:
+        yield
+    except ArgumentError as error:
+        error.function = "--set"
+        raise click.UsageError(str(error)) from error
 
 
 def init_model(what: str, init: Callable[[], State], more: int = 0) -> State:

@@ -114,18 +114,19 @@ def combine_options(*options: Decorator) -> Decorator:
 
 
 def settings(text: str, *, several: bool = False) -> Decorator:
-    """The option for arguments of the learner by name; `text` explains it."""
+    """The option for fields of the learner by name; `text` explains it."""
 
     def parse(text: str) -> tuple[str, object]:
         name, equals, value = text.partition("=")
         if not (name and equals and value):
             raise ValueError(f"{text!r} is not NAME=VALUE.")
-        values = [_parse_value(part) for part in value.split(",") if several]
-        if values and all(type(one) in (int, float) for one in values):
-            return name.replace("-", "_"), values
-        if len(values) > 1:
+        name = python_name(name)
+        if not (several and "," in value):
+            return name, _parse_value(value)
+        values = [_parse_value(part) for part in value.split(",")]
+        if not all(type(one) in (int, float) for one in values):
             raise ValueError(f"{value!r} is not a list of numbers.")
-        return name.replace("-", "_"), _parse_value(value)
+        return name, values
 
     def unique(
         ctx: Context, param: Parameter, values: Sequence[tuple[str, object]]
@@ -328,17 +329,23 @@ training_rows = combine_options(
 
 def online_names() -> tuple[str, ...]:
     """Online learners in the spelling of `--learner`."""
-    return _with_hyphens(*online.ALGORITHMS, *online.registered)
+    return tuple(map(option_name, (*online.LEARNERS, *online.registered)))
 
 
 def solver_names() -> tuple[str, ...]:
     """Solvers in the spelling of `--learner`."""
     ours = itertools.chain(*solvers.SOLVERS.values())
-    return _with_hyphens(*ours, *solvers.registered)
+    return tuple(map(option_name, (*ours, *solvers.registered)))
 
 
-def _with_hyphens(*names: str) -> tuple[str, ...]:
-    return tuple(name.replace("_", "-") for name in names)
+def option_name(name: str) -> str:
+    """A name in the spelling of the command line."""
+    return name.replace("_", "-")
+
+
+def python_name(name: str) -> str:
+    """A name of the command line in the spelling of Python."""
+    return name.replace("-", "_")
 
 
 def learner(*, solves: bool = False) -> Decorator:
@@ -393,7 +400,9 @@ train_options = combine_options(
         "distance.",
     ),
     learner(solves=True),
-    settings("An argument of the learner, such as regularization=1e-3."),
+    settings(
+        "A field of the learner, such as regularization=1e-3; see budgetjax learners."
+    ),
     standardise,
     click.option(
         "--epochs",

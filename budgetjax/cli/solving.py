@@ -43,7 +43,7 @@ def train(job: Job, solver: Solver) -> Labelled:
         job.say("kernel", f"Gaussian, gamma {gamma:.4g}")
     shown = [name for name in ("budget", "penalty") if name in arguments]
     shown = [f", {name} {arguments[name]:g}" for name in shown]
-    job.say_learner(solver.name, "".join(shown))
+    job.say_learner(options.option_name(solver.name), "".join(shown))
     job.say("read", f"{reports.with_count(len(y), 'row')}, all of them in memory")
     classes = job.about.labels
     assert classes is not None, "numbers are for online learners"
@@ -68,7 +68,7 @@ def find_solver(learner: str | None) -> Solver | None:
     """The solver of this name, or None; raises for an option that it does not have."""
     if learner is None or learner not in options.solver_names():
         return None
-    solver = solvers.by_name()[learner.replace("-", "_")]
+    solver = solvers.by_name()[options.python_name(learner)]
     refused = ["epochs", "refit", "metric", "checkpoint", "regression"]
     refused += [name for name in ("budget", "penalty") if not solver.takes(name)]
     refused += ["gamma"] if solver.linear else []
@@ -83,14 +83,13 @@ def _arguments(training: options.TrainOptions, solver: Solver) -> dict[str, Any]
     """The arguments of `solve` except the training set."""
     takes = inspect.signature(solver.init).parameters
     free = [name for name in takes if name not in OWN] + ["tolerance", "max_steps"]
-    for name, given in training.settings.items():
-        if name not in free:
-            raise click.UsageError(
-                f"--set: arguments of {training.learner} must be among "
-                f"{', '.join(free)}, got {name}={given}"
-            )
+    settings = training.settings
+    learners.check_settings(str(training.learner), settings, free)
     arguments = dict(CLASSIFIER_DEFAULTS.get(solver.name, {}))
-    arguments |= learners.to_python_names(training.settings)
+    arguments |= {
+        name: options.python_name(given) if isinstance(given, str) else given
+        for name, given in settings.items()
+    }
     if "budget" in takes:
         arguments["budget"] = training.budget
     if "penalty" in takes:

@@ -3,7 +3,7 @@
 import contextlib
 import dataclasses
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import jax
 import numpy as np
@@ -11,7 +11,7 @@ import numpy as np
 from budgetjax import models, plots
 from budgetjax._errors import names_errors
 from budgetjax.cli import options, reading, reports, targets
-from budgetjax.cli.learners import Job
+from budgetjax.cli.learners import Job, name_of
 from budgetjax.cli.plot import draw
 from budgetjax.cli.train import measure_training_error, train_online
 from budgetjax.kernels import RBF
@@ -25,6 +25,8 @@ from budgetjax.stream.batches import Batches
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from budgetjax.online.state import State
 
 # The values of gamma to try, as multiples of the default of `train`.
 MULTIPLES = (0.25, 0.5, 1.0, 2.0, 4.0)
@@ -93,7 +95,6 @@ def _run_grid(
     X, y, *weight = next(job.source.read())
     choice = job.choice(refits=False)
     swept = {key: given for key, given in settings.items() if isinstance(given, list)}
-    fixed = {key: g for key, g in choice.arguments.items() if key not in swept}
     if gamma is None:
         usual = job.default_gamma(X)
         gamma = [float(f"{multiple * usual:.4g}") for multiple in MULTIPLES]
@@ -107,25 +108,24 @@ def _run_grid(
         y = models.encode_targets(coded, y)
 
     def init(gamma: Any, budget: Any, **more: Any) -> Any:
-        return choice.algorithm.init(
+        return dataclasses.replace(choice.learner, **more).init(
             RBF(gamma),
             num_features=X.shape[1],
             budget=budget,
             capacity=capacity,
-            **fixed,
-            **more,
+            **choice.arguments,
         )
 
     capacity = max(budget)
     grid = sweeps.grid(gamma=gamma, budget=budget, **swept)
     weights = SeenWeights().relative(weight[0])[0] if weight else None
-    result = sweeps.sweep(choice.algorithm, grid.init(init), X, y, weight=weights)
-    error = np.asarray(result.error)
+    result = sweeps.sweep(grid.init(init), X, y, weight=weights)
+    error, states = np.asarray(result.error), cast("State", result.states)
     table = grid.table(
         error=np.sqrt(error) if about.labels is None else error,
-        vectors=np.asarray(result.states.expansion.num_active),
+        vectors=np.asarray(states.expansion.num_active),
     )
-    return choice.algorithm.name.replace("_", "-"), list(grid.names), table
+    return name_of(type(choice.learner)), list(grid.names), table
 
 
 def _figure(

@@ -27,9 +27,8 @@ from budgetjax.encoding import Encoding
 from budgetjax.kernels import Mapped
 from budgetjax.losses import Loss
 from budgetjax.online import driver
-from budgetjax.online.algorithm import Algorithm
 from budgetjax.online.importance import SeenWeights
-from budgetjax.online.state import OnlineState
+from budgetjax.online.state import State
 from budgetjax.refitting import held_out, newton, refit
 from budgetjax.saving import model_files
 from budgetjax.stream.batches import Batches, rows_per_batch
@@ -138,11 +137,11 @@ def train_online(job: Job) -> StreamModel:
     # How many columns and penalties a refit has is not known yet.
     matrices = newton.count_bytes(budget + 1, 1, 4) if training.refit else 0
     learners.check_memory(f"for --budget {budget}", matrices)
-    columns = encoding_choice.choose(job, chosen.algorithm)
+    columns = encoding_choice.choose(job)
     codes, gamma = columns.encoding, float(np.asarray(columns.kernel.gamma))
     width = source.num_features if codes is None else codes.num_features
     empty = functools.partial(
-        chosen.algorithm.init,
+        chosen.learner.init,
         columns.kernel,
         num_features=width,
         budget=budget,
@@ -151,11 +150,12 @@ def train_online(job: Job) -> StreamModel:
     state = learners.init_model(f"--budget {budget}", empty, matrices)
     job.say_data(columns.text)
     job.say("kernel", f"Gaussian, gamma {gamma:.4g}")
-    job.say_learner(chosen.algorithm.name, f", at most {budget:,} support vectors")
+    name = learners.name_of(type(chosen.learner))
+    job.say_learner(name, f", at most {budget:,} support vectors")
     if about.warning:
         reports.echo(f"budgetjax: warning: {source.name}: {about.warning}", err=True)
     try:
-        fitted, typical_weight = _fit_stream(job, chosen.algorithm, state, columns)
+        fitted, typical_weight = _fit_stream(job, state, columns)
         epochs = training.epochs
         rows = fitted.num_rows // epochs
         times = f", {epochs} times" if epochs > 1 else ""
@@ -176,9 +176,7 @@ def train_online(job: Job) -> StreamModel:
     return fitted
 
 
-def _fit_stream(
-    job: Job, algorithm: Algorithm, state: OnlineState, columns: Choice
-) -> tuple[StreamModel, float]:
+def _fit_stream(job: Job, state: State, columns: Choice) -> tuple[StreamModel, float]:
     """The model after the stream, and the typical weight; epochs form a longer one."""
     source, rows, training = job.source, job.about.rows, job.training
     epochs, seen = training.epochs, SeenWeights()
@@ -204,7 +202,6 @@ def _fit_stream(
     # Powers of two: files of other lengths run the same program.
     size = max(driver.FEW_ROWS, (1 << number.bit_length()) // 2)
     fitted = fit_stream(
-        algorithm,
         state,
         longer,
         classes=job.about.labels,
@@ -212,7 +209,7 @@ def _fit_stream(
         standardise=columns.standardise,
         fill_missing=job.fills and columns.standardise,
         encode=columns.encoding,
-        reservoir=None if has_model else default_size(models.num_features(state)),
+        reservoir=None if has_model else default_size(state.num_features),
         batch_rows=max(min(usual, size), raw_rows.MIN_ROWS),
         block_size=driver.PLAIN_SCAN if has_model else None,
         progress=job.progress,

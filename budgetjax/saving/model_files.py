@@ -42,7 +42,7 @@ def save(path: str | os.PathLike[str], model: Any) -> None:
     """Writes a model to a file, atomically.
 
     The file is in the safetensors format: the arrays, and a header in JSON that holds
-    the structure, the names of the algorithm, kernel and maintenance, the labels, and
+    the structure, the names of the learner, kernel and maintenance, the labels, and
     the versions of budgetjax and JAX. It contains no pickle. A state is complete, so
     learning continues from the file as if it had never stopped, bit for bit. Arrays
     that float16 times a power of two holds exactly, such as a learned metric of codes,
@@ -53,7 +53,7 @@ def save(path: str | os.PathLike[str], model: Any) -> None:
 
     Args:
       path: the file, usually `NAME.safetensors`, which is replaced if it exists.
-      model: the state of any algorithm, also stacked for a sweep; a `KernelModel`,
+      model: the state of any learner, also stacked for a sweep; a `KernelModel`,
         `LinearModel`, `Labelled`, `Solution` or `StreamModel`; or an estimator of
         `budgetjax.estimators`, fitted or not.
 
@@ -182,9 +182,10 @@ def _about(model: Any) -> Notes:
     about: Notes = {"type": names.name_of(model) or own_name(type(model))}
     state = models.unwrap(model)
     parts = names.parts_of(state) if has_fields(type(state)) else {}
+    # The states of solvers have the name of the solver.
     if isinstance(name := parts.get("algorithm"), Name):
         about["algorithm"] = name.value
-    for name in ("kernel", "maintenance"):
+    for name in ("learner", "kernel", "maintenance"):
         if has_fields(type(part := parts.get(name))):
             about[name] = type(part).__name__
     labels = models.as_labelled(model).classes

@@ -1,0 +1,91 @@
+"""`budgetjax learners`: lists the online learners, and the settings of one."""
+
+import dataclasses
+import inspect
+import re
+
+import click
+
+from budgetjax._pytree import fields_of, value_repr
+from budgetjax.cli import options, reports
+from budgetjax.cli.learners import name_of, settings_of
+from budgetjax.online import choices, registry
+from budgetjax.online.learner import Learner
+from budgetjax.online.maintenance import strategies
+
+# The arguments of a docstring, and each of them.
+ARGUMENTS = re.compile(r"^Args:\n((?: .*\n?)+)", re.MULTILINE)
+ARGUMENT = re.compile(r"^  (\w+): (.*(?:\n   .*)*)", re.MULTILINE)
+# What a terminal does not show of it.
+MARKUP = re.compile(r":math:|`|\\(?=\w)")
+
+
+def learners(name: str | None) -> None:
+    """Prints a line for every online learner, or the settings of one."""
+    known = registry.by_name()
+    if name is not None:
+        click.echo(_describe(known[options.python_name(name)]), nl=False)
+        return
+    for kind in known.values():
+        click.echo(reports.format_line(name_of(kind), _summary(kind)))
+
+
+def _describe(kind: type[Learner]) -> str:
+    """What a learner is and learns, and its settings with their defaults."""
+    targets = ["two classes or more" if "num_classes" in kind.takes else "two classes"]
+    targets += ["numbers"] * ("num_outputs" in kind.takes)
+    text = click.get_current_context().make_formatter()
+    text.write_text(f"{name_of(kind)}: {_summary(kind)}")
+    text.write_paragraph()
+    text.write_text(f"It learns {', or '.join(targets)}.")
+    with text.section("Settings, for --set NAME=VALUE"):
+        text.write_dl(_settings(kind))
+    return text.getvalue()
+
+
+def _settings(kind: type[Learner]) -> list[tuple[str, str]]:
+    """The settings of a learner by name, and what they are."""
+    about = _arguments(kind)
+    for field in fields_of(kind):
+        default = f"default: {value_repr(field.default)}"
+        default = "required" if field.default is dataclasses.MISSING else default
+        about[field.name] = f"{about.get(field.name, '')}  [{default}]".strip()
+    about |= _names(kind)
+    return [(name, about[name]) for name in settings_of(kind)]
+
+
+def _names(kind: type[Learner]) -> dict[str, str]:
+    """The names to choose from, for settings that are names."""
+    makes_room = ", ".join(map(options.option_name, strategies()))
+    losses = ", ".join(choices.CLASSIFIER.losses)
+    if "num_outputs" in kind.takes:
+        losses += f"; of numbers {', '.join(choices.REGRESSOR.losses)}"
+    return {
+        "maintenance": f"the strategy that makes room in a full budget: {makes_room}.",
+        "loss": f"the loss, also of the refit: {losses}.  [default: the first]",
+    }
+
+
+def _summary(kind: type[Learner]) -> str:
+    """The first sentence of the docstring of a class, or of its base."""
+    for base in kind.__mro__:
+        text, *_ = inspect.cleandoc(base.__doc__ or "").split("\n\n")
+        # A dataclass without a docstring has its signature.
+        if text and not text.startswith(f"{base.__name__}("):
+            return _plain(text)
+    return ""
+
+
+def _arguments(kind: type[Learner]) -> dict[str, str]:
+    """What the docstrings of a class and of its bases say of each argument."""
+    about = {}
+    for base in reversed(kind.__mro__):
+        if (
+            found := ARGUMENTS.search(inspect.cleandoc(base.__doc__ or ""))
+        ) is not None:
+            about |= {name: _plain(text) for name, text in ARGUMENT.findall(found[1])}
+    return about
+
+
+def _plain(text: str) -> str:
+    return MARKUP.sub("", " ".join(text.split()))
