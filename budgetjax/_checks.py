@@ -316,6 +316,16 @@ def look_up(
     return table[name]
 
 
+def one_of(*names: str) -> Callable[[str, object], None]:
+    """A check that a value is one of these texts."""
+
+    def check(name: str, value: object) -> None:
+        if not isinstance(value, str) or value not in names:
+            raise ArgumentError(name, f"be one of {', '.join(names)}", f"{value!r}")
+
+    return check
+
+
 def positive_integer(name: str, value: Value) -> Value:
     """`value`, after a check that it is an integer of at least 1."""
     number = value if isinstance(value, jax.Array) else np.asarray(value)

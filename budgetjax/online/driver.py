@@ -1,7 +1,7 @@
 """Drives a learner over a stream."""
 
 import functools
-from typing import Any
+from typing import Any, Literal, overload
 
 import jax
 import jax.numpy as jnp
@@ -33,6 +33,28 @@ from budgetjax.raw_rows import cast_rows
 FEW_ROWS, PLAIN_SCAN = 256, 1
 
 
+@overload
+def run(
+    state: Kind,
+    X: ArrayLike,
+    y: ArrayLike,
+    *,
+    weight: ArrayLike | None = None,
+    block_size: int | None = None,
+    keep_scores: bool = True,
+    variance: Literal[False] = False,
+) -> tuple[Kind, Any]: ...
+@overload
+def run(
+    state: Kind,
+    X: ArrayLike,
+    y: ArrayLike,
+    *,
+    weight: ArrayLike | None = None,
+    block_size: int | None = None,
+    keep_scores: bool = True,
+    variance: Literal[True],
+) -> tuple[Kind, Any, Float[Array, " n"]]: ...
 @names_errors("run")
 def run(
     state: Kind,

@@ -105,13 +105,11 @@ class Forgetron(Learner):
     """
 
     takes = ()
-    rule: str = static(default="self-tuned")
+    rule: str = static(default=RULES[0], check=_checks.one_of(*RULES))
     phi: ArrayLike | None = leaf(_checks.up_to_1, default=None)
     radius: ArrayLike | None = leaf(_checks.positive, default=None)
 
     def check(self):
-        if not isinstance(self.rule, str) or self.rule not in RULES:
-            raise ArgumentError("rule", f"be one of {RULES}", f"{self.rule!r}")
         if self.radius is not None and self.rule != "basic":
             wanted = f"be None with rule={self.rule!r}, as only 'basic' has a radius"
             raise ArgumentError("radius", wanted, self.radius)

@@ -4,7 +4,6 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from budgetjax import _checks, losses
-from budgetjax._errors import ArgumentError
 from budgetjax._pytree import leaf, static
 from budgetjax.online.learner import Learner
 
@@ -58,12 +57,8 @@ class PassiveAggressive(Learner):
     `ProjectOntoCandidate`), so any strategy goes with any variant.
     """
 
-    variant: str = static(default="PA-I")
+    variant: str = static(default="PA-I", check=_checks.one_of(*VARIANTS))
     penalty: ArrayLike = leaf(_checks.positive, default=1.0)
-
-    def check(self):
-        if not isinstance(self.variant, str) or self.variant not in VARIANTS:
-            raise ArgumentError("variant", f"be one of {VARIANTS}", f"{self.variant!r}")
 
     def update(self, state, score, y, candidate):
         """The example enters with tau; the strategy makes room for it."""
