@@ -68,7 +68,7 @@ def double():
 PLAIN_LOOPS = re.compile(
     "test_(additions|additions_formats|bad_data|categories|cli|compress"
     "|encoded_estimators|encoded_models|errors|estimators|export|learners|memory"
-    "|merge_models|metric|model_files|models|one_class|own_algorithm|persist|plots|probabilities"
+    "|merge_models|metric|model_files|models|one_class|own_learner|persist|plots|probabilities"
     "|refit|river|states|targets)"
 )
 

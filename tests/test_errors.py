@@ -13,10 +13,12 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from registry import split
 
 import budgetjax as bj
 from budgetjax import _checks, losses
 from budgetjax._errors import InputError, names_errors
+from budgetjax.online import registry
 
 D, N, CLASSES = 3, 12, 4
 NAN, INF = float("nan"), float("inf")
@@ -24,27 +26,32 @@ NAN, INF = float("nan"), float("inf")
 pytestmark = pytest.mark.usefixtures("as_installed")
 
 REQUIRED = {
-    "ahpatron": {},
-    "alma": {},
-    "forgetron": {},
-    "perceptron": {"maintenance": bj.RemoveOldest()},
-    "pegasos": {"regularization": 0.1},
-    "sgd": {"num_classes": None, "learning_rate": 0.5},
-    "norma": {"learning_rate": 0.5, "regularization": 0.1},
-    "passive_aggressive": {},
-    "projectron": {},
-    "fourier": {"budget": 6},
-    "nystrom": {},
-    "arow": {},
+    "Ahpatron": {},
+    "ALMA": {},
+    "Forgetron": {},
+    "Perceptron": {"maintenance": bj.RemoveOldest()},
+    "Pegasos": {"regularization": 0.1},
+    "SGD": {"num_classes": None, "learning_rate": 0.5},
+    "NORMA": {"learning_rate": 0.5, "regularization": 0.1},
+    "PassiveAggressive": {},
+    "Projectron": {},
+    "Fourier": {"budget": 6},
+    "Nystrom": {},
+    "AROW": {},
 }
 ALL = " ".join(REQUIRED)
+LEARNERS = {kind.__name__: kind for kind in registry.LEARNERS}
 
 
 def init(name, **arguments):
-    """An empty model; only what a test is about needs to be said."""
+    """An empty model; only what a test is about needs to be said.
+
+    The arguments are hyperparameters, and those of `init`.
+    """
     arguments = {"num_features": D, "budget": 5} | REQUIRED[name] | arguments
     kernel = arguments.pop("kernel", bj.RBF(0.5))
-    return getattr(bj, name).init(kernel, **arguments)
+    learner, shared = split(LEARNERS[name](), arguments)
+    return learner.init(kernel, **shared)
 
 
 X = np.random.default_rng(0).normal(size=(N, D)).astype(np.float32)
@@ -55,15 +62,15 @@ ONES = np.ones(N, np.float32)
 
 
 def binary():
-    return bj.Forgetron(), init("forgetron")
+    return init("Forgetron")
 
 
 def multiclass():
-    return bj.Pegasos(), init("pegasos", num_classes=CLASSES)
+    return init("Pegasos", num_classes=CLASSES)
 
 
 def regression():
-    return bj.SGD(), init("sgd", maintenance=bj.RemoveOldest())
+    return init("SGD", maintenance=bj.RemoveOldest())
 
 
 def check(call, says):
@@ -144,104 +151,161 @@ def test_shared_checks(function, value, expected):
     check(lambda: names_errors("init")(function)("size", value), "init: " + says)
 
 
-# Arguments of init, for these algorithms; {} is the value.
+# Arguments of init and hyperparameters, of these learners; {} is the value.
 
 
 def tube(width):
     return jax.tree_util.Partial(losses.absolute, width)
 
 
-STRATEGIES = "alma perceptron pegasos sgd passive_aggressive arow"
-OF_LABELS = "ahpatron alma perceptron pegasos passive_aggressive projectron arow"
-OF_ANY_TARGETS = "sgd norma fourier nystrom"
-AVERAGING = "perceptron pegasos sgd norma passive_aggressive fourier nystrom"
+STRATEGIES = "ALMA Perceptron Pegasos SGD PassiveAggressive AROW"
+OF_LABELS = "Ahpatron ALMA Perceptron Pegasos PassiveAggressive Projectron AROW"
+OF_ANY_TARGETS = "SGD NORMA Fourier Nystrom"
+AVERAGING = "Perceptron Pegasos SGD NORMA PassiveAggressive Fourier Nystrom"
 SUM = bj.RBF(1.0) + bj.RBF(2.0)
+
+
+def without(names):
+    return " ".join(name for name in LEARNERS if name not in names.split())
+
+
 ARGUMENTS = [
     (ALL, "num_features", [0], "at least 1, got 0"),
+    ("Pegasos", "num_features", [*NO_SIZES, [3]], "an integer, got {}"),
     (ALL, "capacity", [0], "at least 1, got 0"),
+    ("Pegasos", "capacity", [2.5, True, "10", NAN], "an integer, got {}"),
     (ALL, "budget", [0], "at least 1, got 0"),
-    ("pegasos fourier", "budget", [*NO_SIZES, np.array(True)], "integer, got {}"),
-    ("pegasos", "budget", [np.float32(5)], "integer, got 5.0"),
-    ("pegasos", "budget", [np.ones(3, int), jnp.arange(3), [1] * 3], "shape (3,)"),
-    ("fourier", "budget", [1, 5, np.int64(7)], "even, got {}"),
+    ("Pegasos Fourier", "budget", [*NO_SIZES, np.array(True)], "integer, got {}"),
+    ("Pegasos", "budget", [np.float32(5)], "integer, got 5.0"),
+    ("Pegasos", "budget", [np.ones(3, int), jnp.arange(3), [1] * 3], "shape (3,)"),
+    ("Fourier", "budget", [1, 5, np.int64(7)], "even, got {}"),
     (ALL, "dtype", [jnp.int32], "a float type, got int32"),
-    ("pegasos", "dtype", ["int32", bool, complex], "a float type, got"),
-    ("pegasos", "dtype", [float, jnp.float64, "float64"], "float64 ... x64"),
-    ("pegasos", "dtype", ["abc", 5, None], "a float type, got {}"),
-    (ALL.replace("fourier", ""), "kernel", ["rbf"], "a kernel ... got {}"),
-    ("pegasos", "kernel", [bj.RBF, bj.Linear, None, 0.5, (0.5,)], "kernel ... got {}"),
-    ("pegasos", "kernel", [bj.RBF(jnp.ones(5))], "gamma ... scalar ... (5,) ... vmap"),
-    ("pegasos", "kernel", [bj.RBF(1e60)], ".gamma ... float32 ... 1e+60"),
-    ("pegasos", "kernel", [bj.Linear() + bj.RBF(1e-60)], ".right.gamma ... 1e-60"),
-    ("pegasos", "kernel", [bj.Mapped(bj.RBF(1.0), np.eye(9))], "matrix ... (9, 9)"),
-    ("alma", "kernel", [bj.Linear()], "k(x, x) = 1 ... Linear"),
-    ("fourier", "kernel", [bj.Linear(), SUM, bj.RBF, "rbf"], "an RBF or Laplacian"),
-    ("fourier", "kernel", [bj.Laplacian(jnp.ones(5))], "gamma ... scalar ... (5,)"),
+    ("Pegasos", "dtype", ["int32", bool, complex], "a float type, got"),
+    ("Pegasos", "dtype", [float, jnp.float64, "float64"], "float64 ... x64"),
+    ("Pegasos", "dtype", ["abc", 5, None], "a float type, got {}"),
+    ("Ahpatron AROW Nystrom Projectron", "dtype", [jnp.float16], "float32 or float64"),
+    (without("Fourier"), "kernel", ["rbf"], "a kernel ... got {}"),
+    ("Pegasos", "kernel", [bj.RBF, bj.Linear, None, 0.5, (0.5,)], "kernel ... got {}"),
+    ("Pegasos", "kernel", [bj.Pegasos()], "a kernel ... got Pegasos("),
+    ("Pegasos", "kernel", [bj.RBF(jnp.ones(5))], "gamma ... scalar ... (5,) ... vmap"),
+    ("Pegasos", "kernel", [bj.RBF(1e60)], ".gamma ... float32 ... 1e+60"),
+    ("Pegasos", "kernel", [bj.Linear() + bj.RBF(1e-60)], ".right.gamma ... 1e-60"),
+    ("Pegasos", "kernel", [bj.Mapped(bj.RBF(1.0), np.eye(9))], "matrix ... (9, 9)"),
+    ("ALMA", "kernel", [bj.Linear()], "k(x, x) = 1 ... Linear"),
+    ("Fourier", "kernel", [bj.Linear(), SUM], "an RBF or Laplacian"),
+    ("Fourier", "kernel", [bj.RBF, "rbf"], "a kernel ... got {}"),
+    ("Fourier", "kernel", [bj.Laplacian(jnp.ones(5))], "gamma ... scalar ... (5,)"),
     (STRATEGIES, "maintenance", [bj.Merge], "strategy ... got {}"),
-    ("pegasos", "maintenance", [bj.RemoveRandom, "merge", 3], "strategy ... got {}"),
-    ("arow", "maintenance", [bj.MultiMerge()], "full budget ... MultiMerge"),
-    ("arow", "maintenance", [bj.DelayedProject()], "full budget ... DelayedProject"),
-    (OF_LABELS, "num_classes", [None], "an integer, got None"),
+    ("Pegasos", "maintenance", [bj.RemoveRandom, "merge", 3], "strategy ... got {}"),
+    ("AROW", "maintenance", [bj.MultiMerge()], "full budget ... MultiMerge"),
+    ("AROW", "maintenance", [bj.DelayedProject()], "full budget ... DelayedProject"),
+    (without(STRATEGIES), "maintenance", [bj.Project()], "be None, as ... takes none"),
+    (f"{OF_LABELS} Forgetron", "num_classes", [None], "a number, as ... got None"),
     (OF_LABELS, "num_classes", [1], "at least 2, got 1"),
+    ("Pegasos", "num_classes", [2.5, True, "2", NAN, [2]], "an integer, got {}"),
     (OF_ANY_TARGETS, "num_classes", [1], "at least 2, got 1"),
-    ("forgetron", "num_classes", [3, None], "2, ... got {}"),
-    (f"{STRATEGIES} fourier", "seed", [1.5], "an integer scalar, got 1.5"),
-    ("pegasos", "seed", [jax.random.split(jax.random.key(0))], "an integer scalar"),
+    ("Forgetron", "num_classes", [3, 1, "2"], "be 2, all that ... got {}"),
+    (f"{OF_LABELS} Forgetron", "num_outputs", [3], "be 1, as ... takes none, got 3"),
+    (OF_ANY_TARGETS, "num_outputs", [0], "at least 1, got 0"),
+    ("SGD", "num_outputs", [2.5, "1", None], "an integer, got {}"),
+    ("NORMA Nystrom", "num_outputs", [2], "1 unless num_classes is None ... got 2"),
+    (f"{STRATEGIES} Fourier", "seed", [1.5], "an integer scalar, got 1.5"),
+    ("Pegasos", "seed", [True, "0", None, NAN], "an integer scalar, got {}"),
+    ("Pegasos", "seed", [2**40], "fit 32 bits, got {}"),
+    ("Pegasos", "seed", [jax.random.split(jax.random.key(0))], "an integer scalar"),
     (AVERAGING, "average", [0], "at least 1, got 0"),
-    ("pegasos", "average", [1.5, None], "an integer, got {}"),
-    ("pegasos", "average", [np.array([1, 2])], "an integer scalar"),
-    (OF_ANY_TARGETS, "loss", ["hinge"], "a function ... got {}"),
-    ("sgd", "loss", [lambda: 1.0, lambda f, y, z: f], "a function ... () ... argument"),
-    ("sgd", "loss", [losses.quantile], "a function of scores ... argument"),
-    ("sgd", "loss", [lambda f, y: jnp.stack([f, f])], "give one float ... shape=(2,)"),
-    ("sgd", "loss", [lambda f, y: (f, y)], "give one float ... ("),
-    ("sgd", "loss", [lambda f, y: None], "give one float ... None"),
-    ("sgd", "loss", [lambda f, y: f > y], "give one float ... bool"),
-    ("sgd", "loss", [tube("a")], "real numbers ... <U"),
-    ("sgd", "loss", [tube(1j)], "real numbers ... complex"),
-    ("sgd", "loss", [tube(NAN)], "float32 ... nan"),
-    ("sgd", "loss", [tube(np.ones(2))], "scalar ... shape (2,) ... vmap"),
-    ("sgd norma", "learning_rate", [0], "above 0, got 0"),
-    ("norma", "learning_rate", [lambda t: 1.0], "a finite number above 0"),
-    ("sgd norma", "regularization", [-1], "at least 0, got -1"),
-    ("pegasos", "regularization", [0], "above 0, got 0"),
+    (without(AVERAGING), "average", [True, 5], "be False, as ... takes none, got {}"),
+    ("Pegasos", "average", [1.5, None], "an integer, got {}"),
+    ("Pegasos", "average", [np.array([1, 2])], "an integer scalar"),
+    ("Nystrom AROW", "vectors", [np.ones((6, D))], "(m, 3) ... budget 5 ... (6, 3)"),
+    ("Nystrom", "vectors", [X[:2, :1], X[:0], X[0], X[None]], "(m, 3) ... got ("),
+    ("Nystrom", "vectors", [NAN * X[:2], 1e60 * np.ones((2, D))], "finite, got"),
+    ("Nystrom", "vectors", [[[1.0] * D, [1.0]]], "an array ... list"),
+    ("Nystrom", "vectors", [[["a"] * D]], "real numbers ... <U"),
+    ("Nystrom", "vectors", [[[1j] * D]], "real numbers ... complex"),
+    (without("Nystrom AROW"), "vectors", [X[:2]], "be None, as ... takes none"),
+    # Hyperparameters that only sizes and targets tell from good ones.
+    ("SGD", "loss", [lambda: 1.0, lambda f, y, z: f], "a function ... () ... argument"),
+    ("SGD", "loss", [losses.quantile], "a function of scores ... argument"),
+    ("SGD", "loss", [lambda f, y: jnp.stack([f, f])], "give one float ... shape=(2,)"),
+    ("SGD", "loss", [lambda f, y: (f, y)], "give one float ... ("),
+    ("SGD", "loss", [lambda f, y: None], "give one float ... None"),
+    ("SGD", "loss", [lambda f, y: f > y], "give one float ... bool"),
+    ("SGD", "loss", [tube("a")], "real numbers ... <U"),
+    ("SGD", "loss", [tube(1j)], "real numbers ... complex"),
+    ("SGD", "loss", [tube(NAN)], "float32 ... nan"),
+    ("SGD", "loss", [tube(np.ones(2))], "scalar ... shape (2,) ... vmap"),
     # What XLA would take for 0 is out of range too.
-    ("sgd", "learning_rate", [1e60, 1e-60, 1e-39], "the range of float32, got {}"),
-    ("sgd", "learning_rate", [np.ones(3)], "a scalar ... shape (3,) ... vmap"),
-    ("pegasos", "regularization", [np.ones(3)], "a scalar ... shape (3,) ... vmap"),
-    ("arow", "moves", [np.ones(3)], "a scalar ... shape (3,) ... vmap"),
-    ("sgd", "learning_rate", [lambda: 1.0], "a number or a function ... argument"),
-    ("sgd", "learning_rate", [lambda t: None], "a number or a function ... None"),
-    ("sgd", "learning_rate", [lambda t: jnp.ones(2)], "give one number ... shape (2,)"),
-    ("pegasos", "project_to_ball", ["yes"], "True or False, got 'yes'"),
-    ("perceptron", "margin", [-1], "at least 0, got -1"),
-    ("ahpatron", "epsilon", [1], "at least 0 and below 1, got 1"),
-    ("ahpatron", "radius", [0], "above 0, got 0"),
-    ("alma", "alpha", [0], "above 0, got 0"),
-    ("alma", "alpha", [1.5], "at most 1, got 1.5"),
-    ("passive_aggressive", "variant", ["PA-3", None, ["PA"]], "one of ... PA-I ... {}"),
-    ("passive_aggressive", "variant", [np.array(["PA", "PA-I"])], "one of ... PA-I"),
-    ("passive_aggressive", "penalty", [0], "above 0, got 0"),
-    ("projectron", "threshold", [-1], "at least 0, got -1"),
-    ("projectron", "margin_updates", [1], "True or False, got 1"),
-    ("projectron", "same_class", [True], "False for two classes, ... got True"),
-    ("forgetron", "shrink", ["basics"], "self-tuned ... a number, got 'basics'"),
-    ("forgetron", "shrink", [0], "above 0, got 0"),
-    ("forgetron", "shrink", [1.5], "at most 1, got 1.5"),
-    ("forgetron", "radius", [1.5], "None with shrink='self-tuned' ... got 1.5"),
-    ("nystrom", "tolerance", [0], "above 0, got 0"),
-    ("arow", "confidence", [0], "above 0, got 0"),
-    ("arow", "drift", [1], "at least 0 and below 1, got 1"),
-    ("arow", "moves", [-1], "at least 0, got -1"),
-    ("fourier nystrom", "optimizer", ["sgd", optax.sgd], "of optax ... got {}"),
-    ("fourier", "optimizer", [0.1, (1, 2)], "of optax ... got {}"),
-    ("fourier nystrom", "optimizer", [optax.lbfgs()], "one of gradients alone"),
-    ("nystrom arow", "landmarks", [np.ones((6, D))], "(m, 3) ... budget 5 ... (6, 3)"),
-    ("nystrom", "landmarks", [X[:2, :1], X[:0], X[0], X[None]], "(m, 3) ... got ("),
-    ("nystrom", "landmarks", [NAN * X[:2], 1e60 * np.ones((2, D))], "finite, got"),
-    ("nystrom", "landmarks", [[[1.0] * D, [1.0]]], "an array ... list"),
-    ("nystrom", "landmarks", [[["a"] * D]], "real numbers ... <U"),
-    ("nystrom", "landmarks", [[[1j] * D]], "real numbers ... complex"),
+    ("SGD", "learning_rate", [1e60, 1e-60, 1e-39], "the range of float32, got {}"),
+    ("SGD", "learning_rate", [lambda: 1.0], "a number or a function ... argument"),
+    ("SGD", "learning_rate", [lambda t: None], "a number or a function ... None"),
+    ("SGD", "learning_rate", [lambda t: jnp.ones(2)], "give one number ... shape (2,)"),
+    ("Projectron", "same_class", [True], "False for two classes, ... got True"),
+    ("Fourier Nystrom", "optimizer", [optax.lbfgs()], "one of gradients alone"),
+]
+
+# Hyperparameters by what they must be, each above 0 or at least 0, at most or below 1.
+NUMBERS = {
+    ("Pegasos", "regularization"): ([0, -1], "a finite number above 0"),
+    ("SGD", "regularization"): ([-1], "a finite number of at least 0"),
+    ("NORMA", "regularization"): ([-1], "a finite number of at least 0"),
+    ("SGD", "learning_rate"): ([0, -1], "a finite number above 0"),
+    ("NORMA", "learning_rate"): ([0, -1], "a finite number above 0"),
+    ("Perceptron", "margin"): ([-1], "a finite number of at least 0"),
+    ("Ahpatron", "epsilon"): ([-0.1, 1], "a number of at least 0 and below 1"),
+    ("Ahpatron", "radius"): ([0, -1], "a finite number above 0"),
+    ("ALMA", "alpha"): ([0, -1, 1.5], "a number above 0 and at most 1"),
+    ("PassiveAggressive", "penalty"): ([0, -1], "a finite number above 0"),
+    ("Projectron", "threshold"): ([-1], "a finite number of at least 0"),
+    ("Nystrom", "novelty"): ([0, -1], "a finite number above 0"),
+    ("AROW", "confidence"): ([0, -1], "a finite number above 0"),
+    ("AROW", "drift"): ([-0.1, 1], "a number of at least 0 and below 1"),
+    ("AROW", "moves"): ([-1], "a finite number of at least 0"),
+    ("Forgetron", "phi"): ([0, -1, 1.5], "a number above 0 and at most 1"),
+    ("Forgetron", "radius"): ([0, -1], "a finite number above 0"),
+}
+# What no hyperparameter takes, and what only the default of some is.
+NO_HYPERPARAMETER = [NAN, INF, -INF, "a", True, 1j, [0.5, NAN], np.ones(2) * NAN, {}]
+OPTIONAL = {
+    ("SGD", "learning_rate"),
+    ("NORMA", "learning_rate"),
+    ("Ahpatron", "radius"),
+}
+OPTIONAL |= {("Forgetron", "phi"), ("Forgetron", "radius")}
+FLAGS = [
+    ("Pegasos", "project_to_ball"),
+    *(("Projectron", name) for name in ("margin_updates", "same_class")),
+]
+FIELDS = [
+    *(
+        (name, field, [*outside, *NO_HYPERPARAMETER], f"{expected}, got {{}}")
+        for (name, field), (outside, expected) in NUMBERS.items()
+    ),
+    *(
+        (name, field, [None], f"{expected}, got None")
+        for (name, field), (_, expected) in NUMBERS.items()
+        if (name, field) not in OPTIONAL
+    ),
+    *(
+        (name, field, ["yes", 1, 0.0, None, np.ones(2)], "True or False, got {}")
+        for name, field in FLAGS
+    ),
+    (OF_ANY_TARGETS, "loss", ["hinge", 1.0], "a function ... got {}"),
+    ("NORMA", "learning_rate", [lambda t: 1.0], "a finite number above 0"),
+    (
+        "PassiveAggressive",
+        "variant",
+        ["PA-3", None, ["PA"], 1],
+        "one of ... PA-I ... {}",
+    ),
+    ("PassiveAggressive", "variant", [np.array(["PA", "PA-I"])], "one of ... PA-I"),
+    ("Forgetron", "rule", ["basics", None, 0.9, ["basic"]], "self-tuned ... got {}"),
+    (
+        "Fourier Nystrom",
+        "optimizer",
+        ["sgd", optax.sgd, 0.1, (1, 2)],
+        "of optax ... {}",
+    ),
 ]
 
 
@@ -261,8 +325,48 @@ def test_arguments_of_init(name, argument, value, says):
     check(lambda: init(name, **{argument: value}), says)
 
 
+@pytest.mark.parametrize(
+    ("name", "field", "value", "says"),
+    [
+        pytest.param(name, field, value, says, id=f"{name}-{field}-{called(value)}")
+        for names, field, values, says in FIELDS
+        for name in names.split()
+        for value in values
+    ],
+)
+def test_hyperparameters(name, field, value, says):
+    """They are refused as soon as the learner is made."""
+    says = f"{name}: {field} ... {says.format(_checks.value_text(value))}"
+    check(lambda: LEARNERS[name](**{field: value}), says)
+    if name == "Forgetron":
+        return
+    check(lambda: dataclasses.replace(LEARNERS[name](), **{field: value}), says)
+
+
+@pytest.mark.parametrize(("name", "field"), NUMBERS, ids="-".join)
+def test_a_learner_has_one_value_of_each_number(name, field):
+    """Several are for `vmap`, over the values or over the states."""
+    values = jnp.array([0.25, 0.5])
+    given = {"phi": {"rule": "fixed"}, "radius": {"rule": "basic"}}
+    more = given.get(field, {}) if name == "Forgetron" else {}
+    says = f"{name}.init: {field} must be a scalar ... shape (2,) ... vmap"
+    check(lambda: init(name, **{field: values}, **more), says)
+    states = jax.vmap(lambda value: init(name, **{field: value}, **more))(values)
+    np.testing.assert_array_equal(getattr(states.learner, field), values)
+
+
+def test_every_number_of_every_learner_is_in_the_table():
+    found = {
+        (name, field.name)
+        for name, kind in LEARNERS.items()
+        for field in dataclasses.fields(kind)
+        if not field.metadata.get("static") and field.name not in ("loss", "optimizer")
+    }
+    assert found == NUMBERS.keys()
+
+
 def traced(transform, value, argument="budget", **more):
-    return transform(lambda value: init("pegasos", **{argument: value} | more))(value)
+    return transform(lambda value: init("Pegasos", **{argument: value} | more))(value)
 
 
 def merging(name, strategy, kernel):
@@ -270,27 +374,27 @@ def merging(name, strategy, kernel):
 
 
 def leaving(above):
-    return init("perceptron", maintenance=bj.RemoveLargestMargin(above=above))
+    return init("Perceptron", maintenance=bj.RemoveLargestMargin(above=above))
 
 
-def of_landmarks(name, landmarks, **more):
-    return init(name, landmarks=landmarks, **more)
+def of_vectors(name, vectors, **more):
+    return init(name, vectors=vectors, **more)
 
 
 PAIR = jnp.array([1, 2])
 GAUSSIAN = "kernel must be Gaussian (RBF) ... got"
 CALLS = [
-    (lambda: init("pegasos", capacity=4), "pegasos.init: budget ... 4, got 5"),
-    (lambda: traced(jax.vmap, PAIR), "pegasos.init: capacity must be given ... traced"),
-    (lambda: traced(jax.vmap, PAIR / 2, capacity=4), "pegasos.init: ... got float32"),
-    (lambda: traced(jax.jit, PAIR, capacity=4), "pegasos.init: budget ... int32[2]"),
-    (lambda: traced(jax.jit, 6, "capacity"), "pegasos.init: capacity ... an integer"),
-    (lambda: traced(jax.jit, 6, "num_features"), "pegasos.init: num_features must be"),
-    (lambda: traced(jax.jit, PAIR / 2, "regularization"), "pegasos.init: ... (2,)"),
-    (lambda: merging("sgd", bj.Merge(), bj.Linear()), f"Merge: {GAUSSIAN} Linear"),
-    (lambda: merging("pegasos", bj.Merge(), SUM), f"Merge: {GAUSSIAN} Sum"),
-    (lambda: merging("sgd", bj.MultiMerge(), SUM), f"MultiMerge: {GAUSSIAN} Sum"),
-    (lambda: merging("arow", bj.MergeBestPair(), SUM), f"MergeBestPair: {GAUSSIAN}"),
+    (lambda: init("Pegasos", capacity=4), "Pegasos.init: budget ... 4, got 5"),
+    (lambda: traced(jax.vmap, PAIR), "Pegasos.init: capacity must be given ... traced"),
+    (lambda: traced(jax.vmap, PAIR / 2, capacity=4), "Pegasos.init: ... got float32"),
+    (lambda: traced(jax.jit, PAIR, capacity=4), "Pegasos.init: budget ... int32[2]"),
+    (lambda: traced(jax.jit, 6, "capacity"), "Pegasos.init: capacity ... an integer"),
+    (lambda: traced(jax.jit, 6, "num_features"), "Pegasos.init: num_features must be"),
+    (lambda: traced(jax.jit, PAIR / 2, "regularization"), "Pegasos.init: ... (2,)"),
+    (lambda: merging("SGD", bj.Merge(), bj.Linear()), f"Merge: {GAUSSIAN} Linear"),
+    (lambda: merging("Pegasos", bj.Merge(), SUM), f"Merge: {GAUSSIAN} Sum"),
+    (lambda: merging("SGD", bj.MultiMerge(), SUM), f"MultiMerge: {GAUSSIAN} Sum"),
+    (lambda: merging("AROW", bj.MergeBestPair(), SUM), f"MergeBestPair: {GAUSSIAN}"),
     (lambda: bj.Merge(same_sign="yes"), "Merge: same_sign must be True or False"),
     (lambda: bj.MultiMerge(same_sign=1), "MultiMerge: same_sign must be True or False"),
     (lambda: bj.MultiMerge(count=1), "MultiMerge: count must be at least 2, got 1"),
@@ -305,27 +409,27 @@ CALLS = [
     (lambda: losses.quantile([0.5, 1]), "losses.quantile: level ... got [0.5, 1]"),
     (lambda: losses.epsilon_insensitive(-1), "losses.epsilon_insensitive: epsilon"),
     (
-        lambda: init("sgd", num_classes=CLASSES, loss=optax.losses.squared_error),
-        "sgd.init: loss must be a function of scores of shape (4,)",
+        lambda: init("SGD", num_classes=CLASSES, loss=optax.losses.squared_error),
+        "SGD.init: loss must be a function of scores of shape (4,)",
     ),
     (
-        lambda: of_landmarks("nystrom", X[:4], budget=3, capacity=5),
-        "nystrom.init: landmarks must have shape (m, 3) ... budget 3, got (4, 3)",
+        lambda: of_vectors("Nystrom", X[:4], budget=3, capacity=5),
+        "Nystrom.init: vectors must have shape (m, 3) ... budget 3, got (4, 3)",
     ),
     (
-        lambda: of_landmarks("nystrom", np.zeros((2, D)), kernel=bj.Linear()),
-        "nystrom.init: landmarks must have a positive definite ... Linear",
+        lambda: of_vectors("Nystrom", np.zeros((2, D)), kernel=bj.Linear()),
+        "Nystrom.init: vectors must have a positive definite ... Linear",
     ),
     (
-        lambda: of_landmarks("arow", X[:2], maintenance=bj.Project()),
-        "arow.init: maintenance must be None with landmarks ... got Project",
+        lambda: of_vectors("AROW", X[:2], maintenance=bj.Project()),
+        "AROW.init: maintenance must be None with vectors ... got Project",
     ),
     (
-        lambda: bj.average_iterates(init("pegasos")),
+        lambda: bj.average_iterates(init("Pegasos")),
         "average_iterates: state ... with average=True",
     ),
     (
-        lambda: bj.average_iterates(init("fourier")),
+        lambda: bj.average_iterates(init("Fourier")),
         "average_iterates: state ... with average=True",
     ),
 ]
@@ -417,14 +521,14 @@ def streams():
 
 @pytest.mark.parametrize(("make", "given", "says"), list(streams()))
 def test_streams(make, given, says):
-    check(lambda: bj.run(*make(), **given), f"run: {says}")
+    check(lambda: bj.run(make(), **given), f"run: {says}")
 
 
 @pytest.mark.parametrize(
     ("make", "y"), [(binary, SIGNS), (multiclass, CODES), (regression, REALS)]
 )
 def test_an_error_leaves_states_as_they_were(make, y):
-    algorithm, state = make()
+    state = make()
     used, scores = bj.run(state, X, y)
     kept = jax.tree.map(np.array, used)
     for bad in ({"X": VALUES["nan"][0]}, {"y": y > 0}, {"weight": -ONES}):
@@ -435,7 +539,7 @@ def test_an_error_leaves_states_as_they_were(make, y):
 
 
 OF_EACH = [
-    *((name, {}, BAD_Y["0 and 1"]) for name in (*OF_LABELS.split(), "forgetron")),
+    *((name, {}, BAD_Y["0 and 1"]) for name in (*OF_LABELS.split(), "Forgetron")),
     *(
         (name, {"num_classes": classes, "loss": loss}, bad)
         for name in OF_ANY_TARGETS.split()
@@ -459,9 +563,9 @@ def test_labels_of_every_learner(name, arguments, bad):
 @pytest.mark.parametrize("name", BAD_X | VALUES)
 def test_predictions(name):
     bad, says = (BAD_X | VALUES)[name]
-    check(lambda: bj.predict(binary()[1], bad), f"predict: {says}")
+    check(lambda: bj.predict(binary(), bad), f"predict: {says}")
     scores = bj.decision_function
-    check(lambda: scores(multiclass()[1], bad), f"decision_function: {says}")
+    check(lambda: scores(multiclass(), bad), f"decision_function: {says}")
 
 
 @pytest.mark.parametrize(
@@ -489,12 +593,12 @@ def test_predictions(name):
     ],
 )
 def test_examples(make, given, says):
-    algorithm, state = make()
+    state = make()
     check(lambda: bj.step(state, *given), f"step: {says}")
 
 
 def test_a_stack_of_models_needs_vmap():
-    states = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), init("forgetron"))
+    states = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), init("Forgetron"))
     for where, call in (
         ("run", lambda: bj.run(states, X, SIGNS)),
         ("step", lambda: bj.step(states, X[0], 1)),
@@ -512,7 +616,7 @@ APART = (100 * np.arange(N * D, dtype=np.float32)).reshape(N, D)
 @pytest.mark.parametrize("budget", [1, N - 1])
 def test_an_overflow_is_an_error_after_the_run(budget):
     strategy = {"capacity": N - 1, "maintenance": bj.Unbudgeted()}
-    state = init("perceptron", budget=budget, **strategy)
+    state = init("Perceptron", budget=budget, **strategy)
     kept = jax.tree.map(np.array, state)
     with pytest.raises(
         OverflowError,
@@ -527,7 +631,7 @@ def test_an_overflow_is_an_error_after_the_run(budget):
 
 
 def test_step_counts_what_a_full_model_refuses():
-    state = init("perceptron", budget=2, maintenance=bj.Unbudgeted())
+    state = init("Perceptron", budget=2, maintenance=bj.Unbudgeted())
     for x, y in zip(APART, SIGNS, strict=True):
         state = bj.step(state, x, y)
     assert int(state.maintenance.num_refused) == N - 2
@@ -536,12 +640,12 @@ def test_step_counts_what_a_full_model_refuses():
 
 @pytest.mark.parametrize("strategy", [bj.RemoveOldest(), bj.Merge()], ids=repr)
 def test_strategies_never_overflow(strategy):
-    state = init("perceptron", budget=1, maintenance=strategy)
+    state = init("Perceptron", budget=1, maintenance=strategy)
     assert int(bj.run(state, APART, SIGNS)[0].num_updates) == N
 
 
 def test_an_overflow_of_kernel_values_is_an_error():
-    state = init("forgetron", kernel=bj.Polynomial(10))
+    state = init("Forgetron", kernel=bj.Polynomial(10))
     kept = jax.tree.map(np.array, state)
     far = X * np.where(np.arange(N) < 6, 1, 1e6).astype(np.float32)[:, None]
     check(
@@ -555,7 +659,7 @@ def test_an_overflow_of_kernel_values_is_an_error():
 
 
 def test_traced_values_are_not_checked():
-    algorithm, state = binary()
+    state = binary()
     bad, y = VALUES["nan"][0], (SIGNS + 1) // 2
 
     def run(X, y):
@@ -563,7 +667,7 @@ def test_traced_values_are_not_checked():
 
     assert jax.jit(run)(bad, y).shape == (N,)
     assert jax.vmap(run)(jnp.stack([bad, bad]), jnp.stack([y, y])).shape == (2, N)
-    state = init("perceptron", budget=1, maintenance=bj.Unbudgeted())
+    state = init("Perceptron", budget=1, maintenance=bj.Unbudgeted())
 
     def overflow(X, y):
         return bj.run(state, X, y)[0]
@@ -573,15 +677,15 @@ def test_traced_values_are_not_checked():
 
 
 def with_run(make):
-    return lambda X, y, *weight: bj.run(*make(), X, y, weight=(*weight, None)[0])
+    return lambda X, y, *weight: bj.run(make(), X, y, weight=(*weight, None)[0])
 
 
 def with_step(make):
-    return lambda *given: make()[0].step(make()[1], *given)
+    return lambda *given: bj.step(make(), *given)
 
 
 def with_rows(function):
-    return lambda X: function(multiclass()[1], X)
+    return lambda X: function(multiclass(), X)
 
 
 TRACED = [
@@ -613,7 +717,7 @@ def test_traced_shapes_are_checked(transform):
 
 @pytest.mark.parametrize(("make", "y"), [(binary, SIGNS), (multiclass, CODES)])
 def test_an_empty_stream(make, y):
-    algorithm, empty = make()
+    empty = make()
     columns = () if make is binary else (CLASSES,)
     for state in (empty, bj.run(empty, X, y)[0]):
         new, scores = bj.run(state, X[:0], y[:0])
@@ -628,7 +732,7 @@ def test_an_empty_stream(make, y):
 
 @pytest.mark.parametrize(("make", "y"), [(binary, SIGNS), (multiclass, CODES)])
 def test_lists_bytes_and_other_dtypes_are_examples(make, y):
-    algorithm, state = make()
+    state = make()
     whole = np.round(20 * np.abs(X))
     expected = bj.run(state, whole, y)
     scores = bj.decision_function(expected[0], whole)
@@ -650,7 +754,7 @@ def test_lists_bytes_and_other_dtypes_are_examples(make, y):
 
 
 def test_booleans_lists_and_integers_are_weights():
-    algorithm, state = binary()
+    state = binary()
     weight = (np.arange(N) % 3 != 1).astype(np.float32)
     expected = bj.run(state, X, SIGNS, weight=weight)
     assert int(expected[0].num_seen) == int(weight.sum())
@@ -659,10 +763,10 @@ def test_booleans_lists_and_integers_are_weights():
 
 
 def test_a_model_of_averages_starts_with_a_round():
-    state = init("sgd", average=True)
+    state = init("SGD", average=True)
     for other in (1, np.int64(1), jnp.int32(1)):
-        assert equal(init("sgd", average=other), state)
-    assert equal(init("sgd", average=False), init("sgd"))
+        assert equal(init("SGD", average=other), state)
+    assert equal(init("SGD", average=False), init("SGD"))
     assert bj.average_iterates(state).expansion.average is None
 
 
@@ -678,20 +782,20 @@ def test_messages_have_numbers_and_not_their_types(of):
     "budget", [5, np.int64(5), np.uint8(5), np.array(5), jnp.array(5)], ids=repr
 )
 def test_integers_of_numpy_and_jax_are_budgets(budget):
-    state = init("forgetron", budget=budget, num_features=np.int64(D))
-    assert equal(state, init("forgetron"))
-    assert equal(init("forgetron", budget=budget, capacity=np.int64(5)), state)
+    state = init("Forgetron", budget=budget, num_features=np.int64(D))
+    assert equal(state, init("Forgetron"))
+    assert equal(init("Forgetron", budget=budget, capacity=np.int64(5)), state)
 
 
 @pytest.mark.parametrize(
     ("name", "arguments"),
     [
-        ("pegasos", {"maintenance": bj.Project()}),
-        ("pegasos", {"maintenance": bj.MergeBestPair()}),
-        ("arow", {}),
-        ("projectron", {}),
-        ("nystrom", {}),
-        ("pegasos", {"num_features": 8_000, "maintenance": bj.Merge()}),
+        ("Pegasos", {"maintenance": bj.Project()}),
+        ("Pegasos", {"maintenance": bj.MergeBestPair()}),
+        ("AROW", {}),
+        ("Projectron", {}),
+        ("Nystrom", {}),
+        ("Pegasos", {"num_features": 8_000, "maintenance": bj.Merge()}),
     ],
 )
 def test_a_budget_beyond_all_memory_is_refused(monkeypatch, name, arguments):
@@ -710,7 +814,7 @@ def test_models_that_fit_alone_and_not_together_are_refused(monkeypatch):
     monkeypatch.setattr(_checks, "memory", lambda: 2**27)
     grid = bj.grid(gamma=np.linspace(1, 2, 10_000))
     check(
-        lambda: grid.init(lambda gamma: init("pegasos", budget=1000)),
+        lambda: grid.init(lambda gamma: init("Pegasos", budget=1000)),
         "Grid.init: budget must be one whose arrays fit into memory, 0.1 GiB, got "
         "1,000, models=10,000, num_features=3, with 0. ... GiB of arrays",
     )
@@ -719,7 +823,7 @@ def test_models_that_fit_alone_and_not_together_are_refused(monkeypatch):
 def test_the_memory_of_this_machine():
     assert _checks.memory() > 2**27
     with pytest.raises(ValueError, match=r"fit into memory, .* got 1,000,000,000"):
-        init("pegasos", budget=10**9, num_features=10**6)
+        init("Pegasos", budget=10**9, num_features=10**6)
 
 
 @pytest.mark.parametrize(("module", "extra"), _checks.EXTRAS.items())
@@ -739,7 +843,7 @@ def test_what_is_not_installed_is_in_the_extra_that_is_named(module, extra):
 def test_the_package_shows_what_is_public():
     found = set(dir(bj))
     assert found >= {*bj.__all__, "__version__", "datasets", "estimators", "plots"}
-    assert found >= {"pegasos", "norms", "river"}
+    assert found >= {"Pegasos", "norms", "river"}
     assert not found & {
         "Any",
         "TYPE_CHECKING",
@@ -772,7 +876,31 @@ ON_HOST = {
 @pytest.mark.parametrize("name", ON_HOST)
 def test_what_runs_on_the_host_says_so(name):
     with pytest.raises(ValueError, match=f"^{name}: arguments must have values, as"):
-        jax.eval_shape(ON_HOST[name], init("forgetron"), X, SIGNS)
+        jax.eval_shape(ON_HOST[name], init("Forgetron"), X, SIGNS)
+
+
+class Remembering(bj.Perceptron):
+    """A Perceptron that remembers a number."""
+
+    def start(self, state, seed, vectors):
+        return state._replace(memory=jnp.zeros((), state.dtype))
+
+
+def mine(parts, kind=Remembering, **arguments):
+    """An empty model of a learner of one's own, with these methods."""
+    own = type("Mine", (kind,), parts)()
+    arguments = {"maintenance": bj.RemoveOldest()} | arguments
+    return own.init(bj.RBF(0.5), num_features=D, budget=5, **arguments)
+
+
+def refuses(state, match):
+    """That neither a run nor a step takes this learner."""
+    for call in (
+        lambda: bj.run(state, X, SIGNS),
+        lambda: bj.step(state, X[0], 1),
+    ):
+        with pytest.raises(ValueError, match=match):
+            call()
 
 
 @pytest.mark.parametrize(
@@ -786,15 +914,8 @@ def test_what_runs_on_the_host_says_so(name):
     ids=["swapped", "state", "edits", "more"],
 )
 def test_an_update_of_ones_own_that_returns_something_else(update, got):
-    own = dataclasses.replace(bj.Perceptron, update=update)
-    state = init("perceptron")
-    expected = rf"^perceptron: update must return \(State, Edits\), got {got}\b"
-    for call in (
-        lambda: bj.run(state, X, SIGNS),
-        lambda: bj.step(state, X[0], 1),
-    ):
-        with pytest.raises(ValueError, match=expected):
-            call()
+    expected = rf"^Mine: update must return \(State, Edits\), got {got}\b"
+    refuses(mine({"update": update}), expected)
 
 
 def test_a_strategy_that_forgets_itself():
@@ -802,10 +923,9 @@ def test_a_strategy_that_forgets_itself():
         def insert(self, kernel, expansion, candidate):
             return self.replace(expansion, candidate, jnp.int32(0))
 
-    state = init("perceptron", maintenance=Forgetful())
+    state = init("Perceptron", maintenance=Forgetful())
     expected = r"^Forgetful: insert must return \(Maintenance, Edits\), got Edits\b"
-    with pytest.raises(ValueError, match=expected):
-        bj.run(state, X, SIGNS)
+    refuses(state, expected)
 
 
 def _returning(change):
@@ -821,15 +941,6 @@ def _with_row(**changes):
     return _returning(change)
 
 
-def _with_coefficient(value):
-    def update(state, score, y, candidate):
-        candidate = candidate._replace(coefficients=value)
-        _, edits = state.maintenance.insert(state.kernel, state.expansion, candidate)
-        return state, edits
-
-    return update
-
-
 def _rescaled(state, edits):
     expansion = state.expansion
     return state._replace(
@@ -837,21 +948,45 @@ def _rescaled(state, edits):
     ), edits
 
 
+def _other_learner(state, edits):
+    learner = state.learner._replace(margin=state.learner.margin + 1)
+    return bj.Record._replace(state, learner=learner), edits
+
+
+def _remembering(memory):
+    return {"update": _returning(lambda s, e: (s._replace(memory=memory), e))}
+
+
 PARTS = {
     "expansion": (
         {"update": _returning(_rescaled)},
-        "perceptron: update must return its changes of the support set as Edits",
+        "^Mine: update must return its changes of the support set as Edits, and "
+        "state.expansion as it was, got another expansion",
+    ),
+    "counts": (
+        {"update": _returning(lambda s, e: (s.after(updates=1), e))},
+        "^Mine: update must return the counters to those who call it, and state.counts",
+    ),
+    "learner": (
+        {"update": _returning(_other_learner)},
+        "^Mine: update must return what changes in state.memory, which its `start` "
+        "makes, and state.learner as it was, got another learner",
+    ),
+    "replaced": (
+        {"update": _returning(lambda s, e: (s._replace(learner=Remembering()), e))},
+        r"^state._replace: learner must be replaced by budgetjax.with_learner\(",
     ),
     "dtype": (
-        {"update": _returning(lambda s, e: (s._replace(margin=jnp.int32(1)), e))},
-        r"perceptron: \.margin in the State of update must stay float32\[\], got int32",
+        _remembering(jnp.int32(1)),
+        r"^Mine: \.memory in the State of update must stay float32\[\], got int32",
     ),
     "shape": (
-        {"update": _returning(lambda s, e: (s._replace(margin=jnp.ones(2)), e))},
-        r"\.margin in the State of update must stay float32\[\], got float32\[2\]",
+        _remembering(jnp.ones(2)),
+        r"\.memory in the State of update must stay float32\[\], got float32\[2\]",
     ),
+    "structure": (_remembering(None), "^Mine: "),
     "coefficient": (
-        {"update": _with_coefficient(jnp.float32(1))},
+        {"update": lambda self, s, f, y, c: self.insert(s, jnp.float32(1), c)},
         r"the candidate's coefficients must be float32\[1\], got float32\[\]",
     ),
     "term": (
@@ -863,30 +998,23 @@ PARTS = {
         r"\.slot in rows\[0\] of the edits of update must stay int32\[\], got float32",
     ),
     "violates": (
-        {"violates": lambda state, score, y: score < 1},
-        r"perceptron: violates must return one bool, got bool of shape \(1,\)",
+        {"violates": lambda self, state, score, y: score < 1},
+        r"^Mine: violates must return one bool, got bool of shape \(1,\)",
     ),
     "flag": (
-        {"violates": lambda state, score, y: bj.losses.margin(score, y)},
-        r"perceptron: violates must return one bool, got float32 of shape \(\)",
+        {"violates": lambda self, state, score, y: bj.losses.margin(score, y)},
+        r"^Mine: violates must return one bool, got float32 of shape \(\)",
     ),
     "decay": (
-        {"decay": lambda state, ahead: jnp.float32(0)},
-        r"perceptron: decay must return one number per round, shape \(\d+,\)",
+        {"decay": lambda self, state, ahead: jnp.float32(0)},
+        r"^Mine: decay must return one number per round, shape \(\d+,\)",
     ),
 }
 
 
 @pytest.mark.parametrize(("parts", "match"), PARTS.values(), ids=PARTS)
 def test_parts_of_ones_own_that_do_not_fit(parts, match):
-    own = dataclasses.replace(bj.Perceptron, **parts)
-    state = init("perceptron")
-    for call in (
-        lambda: bj.run(state, X, SIGNS),
-        lambda: bj.step(state, X[0], 1),
-    ):
-        with pytest.raises(ValueError, match=match):
-            call()
+    refuses(mine(parts), match)
 
 
 class Transposed(bj.Kernel):
@@ -925,4 +1053,4 @@ def test_kernels_of_ones_own_that_do_not_fit():
         (Through(), r"kernel\.function must be .* belongs in a static field"),
     ):
         with pytest.raises(ValueError, match=match):
-            init("perceptron", kernel=kernel)
+            init("Perceptron", kernel=kernel)

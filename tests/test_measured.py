@@ -47,12 +47,11 @@ def test_the_degradation_is_the_distance_of_two_models(name, classes, double):
     y = y.astype(np.int32)
     shape = {"num_features": D, "num_classes": classes, "dtype": jnp.float64}
     regularization = 0.1
-    init = {"regularization": regularization, **shape}
-    plain = bj.Pegasos().init(
-        bj.RBF(0.5), budget=BUDGET, maintenance=STRATEGIES[name], **init
-    )
-    state = bj.Pegasos().init(
-        bj.RBF(0.5), budget=BUDGET, maintenance=bj.Measured(STRATEGIES[name]), **init
+    plain, state = (
+        bj.Pegasos(regularization=regularization).init(
+            bj.RBF(0.5), budget=BUDGET, maintenance=strategy, **shape
+        )
+        for strategy in (STRATEGIES[name], bj.Measured(STRATEGIES[name]))
     )
     step, kernel = jax.jit(bj.step), kernels.rbf(0.5)
     degradation = error = 0.0

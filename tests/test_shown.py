@@ -1,5 +1,6 @@
 """What is printed of states, models and tables, and under `help`."""
 
+import inspect
 import pydoc
 
 import jax
@@ -18,11 +19,11 @@ def test_a_state_is_printed_in_one_line():
     )
     text = repr(state)
     assert text.startswith(
-        "State(algorithm='sgd', kernel=Mapped(kernel=RBF(gamma=0.123457, exact=False), "
+        "State(counts=int32[3, 2], learner=SGD(loss=hinge, learning_rate=1, "
+        "regularization=0), kernel=Mapped(kernel=RBF(gamma=0.123457, exact=False), "
         "matrix=float32[784, 3], mapped_vectors=False), expansion=Expansion(vectors="
         "float32[101, 784], "
     )
-    assert "num_seen=0," in text
     assert "Array(" not in text
     assert "\n" not in text
     model = bj.Labelled(
@@ -55,8 +56,28 @@ def test_a_table_in_a_notebook():
     )
 
 
-@pytest.mark.parametrize("name", [*registry.by_name(), *solvers.by_name()])
-def test_help_is_about_the_algorithm(name):
+def test_a_learner_is_printed_as_it_is_made():
+    learner = bj.Forgetron(rule="fixed", phi=0.9)
+    assert repr(learner) == "Forgetron(rule='fixed', phi=0.9, radius=None)"
+    state = learner.init(bj.RBF(1.0), num_features=2, budget=3)
+    assert repr(state.learner) == repr(learner)
+
+
+@pytest.mark.parametrize("kind", registry.LEARNERS, ids=lambda kind: kind.__name__)
+def test_help_and_signature_are_about_the_learner(kind):
+    """An editor shows the hyperparameters with their defaults."""
+    parameters = inspect.signature(kind).parameters
+    defaults = {name: one.default for name, one in parameters.items()}
+    assert defaults == kind().get_params()
+    text = pydoc.render_doc(kind, renderer=pydoc.plaintext)
+    about, methods = text.split("Method resolution order:")
+    for name in (f"{kind.__name__}(", *defaults, "Cost:", "Example:", "Differences"):
+        assert name in about
+    assert "num_features: d, the length of an example." in methods
+
+
+@pytest.mark.parametrize("name", solvers.by_name())
+def test_help_is_about_the_solver(name):
     record = getattr(bj, name)
     text = pydoc.render_doc(record, renderer=pydoc.plaintext)
     assert f"{name}.init(" in text

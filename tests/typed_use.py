@@ -12,17 +12,19 @@ from typing import assert_type
 import numpy as np
 
 import budgetjax as bj
-from budgetjax.online import perceptron
 from budgetjax.solvers.kernel import smo
 from budgetjax.solvers.linear import dcd
 
 X, y = np.ones((3, 2)), np.array([1, -1, 1])
 
 state = bj.Perceptron().init(bj.RBF(1.0), num_features=2, budget=5)
-assert_type(state, perceptron.State)
-assert_type(bj.step(state, X[0], 1), perceptron.State)
-assert_type(bj.run(state, X, y)[0], perceptron.State)
+assert_type(state, bj.State)
+assert_type(bj.step(state, X[0], 1), bj.State)
+assert_type(bj.run(state, X, y)[0], bj.State)
 print(state.num_mistaks)  # pyright: ignore
+print(state.learner.margn)  # pyright: ignore
+bj.Perceptron(margni=0.5)  # pyright: ignore
+bj.Pegasos(regularization="auto")  # pyright: ignore
 bj.Perceptron().init(bj.RBF(1.0), num_features=2, budgett=5)  # pyright: ignore
 bj.AROW().init(bj.RBF(1.0), num_features=2, budget="5")  # pyright: ignore
 
