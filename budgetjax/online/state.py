@@ -267,6 +267,18 @@ class State(Online):
             counts=jax.tree.map(jnp.zeros_like, self.counts),
         )
 
+    def forget(self) -> Self:
+        """The state with its support vectors, coefficients of 0, and all else empty."""
+        old, empty = self.expansion, self.empty()
+        expansion = empty.expansion._replace(
+            vectors=old.vectors,
+            squares=old.squares,
+            ages=old.ages,
+            num_active=old.num_active,
+            origin=old.origin,
+        )
+        return empty._replace(expansion=expansion)
+
     def rounds(self, dtype: Any) -> Float[Array, "*models"]:
         """`num_seen` as a float, for schedules; exact to rounding beyond 2^31."""
         return _counters.real(self.counts.seen, dtype)

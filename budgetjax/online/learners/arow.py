@@ -147,15 +147,11 @@ class AROW(Learner):
 
     def restart(self, state):
         """Forgets all but fixed vectors, which do not depend on labels."""
-        old, memory = state.expansion, state.memory
+        memory = state.memory
         if memory.counts is not None:
             return super().restart(state)
-        terms = jnp.zeros_like(old.coefficients_and_sums)
         certainty = jnp.zeros_like(memory.certainty)
-        return state.empty()._replace(
-            expansion=old._replace(coefficients_and_sums=terms),
-            memory=memory._replace(certainty=certainty),
-        )
+        return state.forget()._replace(memory=memory._replace(certainty=certainty))
 
     def update(self, state, score, y, candidate):
         """Steps 1 and 2."""

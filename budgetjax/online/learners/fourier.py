@@ -124,6 +124,10 @@ class Fourier(FeatureLearner):
         state = Record._replace(state, kernel=waves, expansion=expansion)
         return features.start_features(state)
 
+    def restart(self, state):
+        """Forgets the weights; the features are not learned."""
+        return features.start_features(state.forget())
+
     def block(self, state, X, y, weights, axis=None):
         """Takes one optimiser step per example, in order."""
         expansion = state.expansion

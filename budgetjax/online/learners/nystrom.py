@@ -73,6 +73,22 @@ class Nystrom(FeatureLearner):
             state, root = state._replace(expansion=expansion), basis.root
         return features.start_features(state, root)
 
+    def restart(self, state):
+        """Forgets all but the landmarks of the caller, which came before the stream."""
+        old = state.expansion
+        given = old.mask & (old.ages <= 0)
+        expansion = old._replace(
+            vectors=jnp.where(given[:, None], old.vectors, 0),
+            squares=jnp.where(given, old.squares, 0),
+            ages=jnp.where(given, old.ages, support_set.FREE),
+            num_active=jnp.sum(given, dtype=jnp.int32),
+            origin=jnp.where(jnp.any(given), old.origin, 0),
+        )
+        # A row of the root has nothing of later landmarks.
+        root = jnp.where(given[:, None], _root(state), 0)
+        state = state._replace(expansion=expansion).forget()
+        return features.start_features(state, root)
+
     def block(self, state, X, y, weights, axis=None):
         """Takes one optimiser step per example, which may become a landmark."""
         kernel, expansion = state.kernel, state.expansion
