@@ -39,7 +39,8 @@ def objective(row, seed=0, garbage=False, n=25):
         weight[3:6] = weight[-2:] = 0
         # 0 times NaN is not 0, so a direction moves no padding.
         along[weight == 0], X[weight == 0] = 0, np.nan
-    numbers = {k: v for k, v in row.shared.items() if type(v) is float}
+    own = row.learner.get_params(deep=False)
+    numbers = {k: v for k, v in own.items() if type(v) is float}
 
     def learn(at):
         state = row.init(

@@ -72,20 +72,19 @@ def test_learners_see_distances_alone(row):
         )
 
 
-def learner(name="pegasos", **more):
-    """A small learner under a Gaussian kernel."""
-    arguments = {"regularization": 1e-2} if name == "pegasos" else {}
-    algorithm = getattr(bj, name)
-    return algorithm, algorithm.init(
-        bj.RBF(0.5), num_features=3, budget=20, **arguments, **more
-    )
+PEGASOS = bj.Pegasos(regularization=1e-2)
 
 
-@pytest.mark.parametrize("name", ["arow", "pegasos"])
-def test_steps_have_the_origin_of_a_run(name):
+def start(learner=PEGASOS, **more):
+    """A small model under a Gaussian kernel."""
+    return learner.init(bj.RBF(0.5), num_features=3, budget=20, **more)
+
+
+@pytest.mark.parametrize("learner", [bj.AROW(), PEGASOS], ids=["arow", "pegasos"])
+def test_steps_have_the_origin_of_a_run(learner):
     X, y = problem()
     X = X + np.float32(3000)
-    algorithm, state = learner(name)
+    state = start(learner)
 
     def step(state, example):
         return bj.step(state, *example), None
@@ -103,7 +102,7 @@ def test_steps_have_the_origin_of_a_run(name):
 
 def test_rows_near_0_are_kept_as_they_are():
     X, y = problem()
-    algorithm, state = learner()
+    state = start()
     state, _ = bj.run(state, X, y)
     assert not np.any(state.expansion.origin)
     vectors = np.asarray(bj.support(state).vectors)
@@ -114,7 +113,7 @@ def test_rows_near_0_are_kept_as_they_are():
 @pytest.mark.parametrize("outlier", [-9999.0, 1e6])
 def test_rows_that_do_not_count_and_outliers_are_no_origin(outlier):
     X, y = problem()
-    algorithm, state = learner()
+    state = start()
     odd = np.full_like(X[:2], outlier)
     expected, _ = bj.run(state, X, y)
     rows, labels = np.concatenate([odd, X]), np.append([1, -1], y)
@@ -134,7 +133,7 @@ def test_rows_that_do_not_count_and_outliers_are_no_origin(outlier):
 
 def test_an_empty_model_forgets_its_origin():
     X, y = problem()
-    algorithm, state = learner()
+    state = start()
     far, _ = bj.run(state, X + np.float32(3000), y)
     assert np.any(far.expansion.origin)
     again, _ = bj.run(far.restart(), X, y)
@@ -144,9 +143,7 @@ def test_an_empty_model_forgets_its_origin():
 def test_models_of_a_sweep_have_the_origin():
     X, y = problem()
     states = jax.vmap(
-        lambda gamma: bj.Pegasos(regularization=1e-2).init(
-            bj.RBF(gamma), num_features=3, budget=20
-        )
+        lambda gamma: PEGASOS.init(bj.RBF(gamma), num_features=3, budget=20)
     )(jnp.array([1e-9, 0.5]))
     near = bj.sweep(states, X, y)
     far = bj.sweep(states, X + np.float32(30_000), y)
@@ -197,9 +194,7 @@ def test_smaller_models_see_distances_alone():
     for kernel in (bj.RBF(0.5), metric):
         found = []
         for rows in (X, Z):
-            state = bj.Pegasos(regularization=1e-2).init(
-                kernel, num_features=3, budget=40
-            )
+            state = PEGASOS.init(kernel, num_features=3, budget=40)
             state, _ = bj.run(state, rows, y)
             solution = bj.solve(bj.smo, rows, y, kernel=kernel)
             models = [
@@ -218,7 +213,7 @@ def test_smaller_models_see_distances_alone():
 
 def test_a_metric_far_from_0_is_that_of_centred_rows():
     X, y = problem(300)
-    algorithm, state = learner()
+    state = start()
     right = []
     for mean in (0, 30_000):
         rows = X + np.float32(mean)
@@ -228,16 +223,13 @@ def test_a_metric_far_from_0_is_that_of_centred_rows():
     assert right[1] == pytest.approx(right[0], abs=0.02)
 
 
-def test_landmarks_far_from_0():
+def test_given_vectors_far_from_0():
     X, y = problem()
     found = []
     for mean in (0, 30_000):
         rows = X + np.float32(mean)
-        for algorithm in (bj.Nystrom(), bj.AROW()):
-            state = algorithm.init(
-                bj.RBF(0.5), num_features=3, budget=20, landmarks=rows[:20]
-            )
-            state, _ = bj.run(state, rows, y)
+        for learner in (bj.Nystrom(), bj.AROW()):
+            state, _ = bj.run(start(learner, vectors=rows[:20]), rows, y)
             found.append(np.asarray(bj.decision_function(state, rows)))
     for near, far in zip(found[:2], found[2:], strict=True):
         np.testing.assert_allclose(far, near, rtol=1e-3, atol=1e-3)

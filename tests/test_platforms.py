@@ -32,7 +32,7 @@ def test_a_stream(row):
     state = row.roomy()
     given = examples.check_stream(state, *row.stream(), None)
     # Blocks as an accelerator takes them.
-    assert "while" in lowered(driver.run_checked, row.learner, state, *given, 256)
+    assert "while" in lowered(driver.run_checked, state, *given, 256)
 
 
 @registry.some
@@ -57,7 +57,7 @@ def test_sweeps_as_other_devices_run_them_learn_the_same(backend, monkeypatch):
 
     def swept(states, *given):
         program = sweeps._run_sharded.__wrapped__
-        return program(row.learner, one, True, 8, states, *given)
+        return program(one, True, 8, states, *given)
 
     expected = jax.jit(swept)(states, *given)
     monkeypatch.setattr(jax, "default_backend", lambda: backend)

@@ -28,7 +28,7 @@ from sklearn.datasets import load_digits, make_moons
 
 import budgetjax as bj
 from budgetjax import losses
-from budgetjax.online import registry as algorithms
+from budgetjax.online.registry import by_name, name_of
 
 # Data of one length, and models of one capacity: a learner's cases with data of one
 # kind share a program.
@@ -137,7 +137,7 @@ STRATEGIES = {
 LEARNERS = {
     name: importlib.import_module(f"reference.{name}")
     for _, name, _ in pkgutil.iter_modules(reference.__path__)
-    if name in algorithms.by_name()
+    if name in by_name()
 }
 
 
@@ -146,8 +146,7 @@ class Case(NamedTuple):
 
     name: str
     data: Any
-    algorithm: Any
-    strategy: str | None
+    learner: bj.Learner
     arguments: dict
     reference: Any
     kernel: Any
@@ -166,7 +165,7 @@ SETS = {
 
 def case(
     name,
-    algorithm,
+    kind,
     data,
     strategy=None,
     kernel=None,
@@ -179,27 +178,26 @@ def case(
     """A case with arguments that both take, only ours, or only the reference."""
     source, classes, gamma, usual = SETS[data]
     kernel, plain = kernel or (bj.RBF(gamma), kernels.rbf(gamma))
-    given, wanted = more | (ours or {}), more | (theirs or {})
-    module = LEARNERS["sgd" if algorithm == "norma" else algorithm]
-    if algorithm != "forgetron":
+    given, wanted = {"seed": 7} | more | (ours or {}), more | (theirs or {})
+    module = LEARNERS["sgd" if kind is bj.NORMA else name_of(kind)]
+    if "num_classes" in kind.takes:
         given["num_classes"] = wanted["num_classes"] = classes or None
     make = None
-    if algorithm == "norma":
+    if kind is bj.NORMA:
         make = STRATEGIES["oldest"][1]
-    elif algorithm not in ("ahpatron", "forgetron", "projectron"):
+    elif "maintenance" in kind.takes:
         none = None, lambda: ref.refuse
         given["maintenance"], make = STRATEGIES.get(strategy, none)
-        given["seed"] = 7
+    learner, given = registry.split(kind(), given)
 
     def run(*args, **kwargs):
         extra = {"maintenance": make()} if make else {}
         return module.run(*args, **extra, **kwargs)
 
     return Case(
-        f"{algorithm}-{name}-{data}",
+        f"{name_of(kind)}-{name}-{data}",
         source,
-        getattr(bj, algorithm),
-        strategy,
+        learner,
         given,
         functools.partial(run, **wanted),
         kernel,
@@ -217,34 +215,34 @@ def _cases():
 
     def with_pegasos(name, data, strategy, kernel=None, **more):
         more = {"regularization": 1e-3} | more
-        return case(name, "pegasos", data, strategy, kernel, **more)
+        return case(name, bj.Pegasos, data, strategy, kernel, **more)
 
     # Every strategy; learners of several classes with two of them and with ten.
-    yield case("oldest", "perceptron", "digits", "oldest")
-    yield case("random", "perceptron", "banana", "random")
-    yield case("largest-margin", "perceptron", "banana", "largest-margin")
-    yield case("above", "perceptron", "digits", "margins-above", margin=0.5)
-    yield case("errors", "perceptron", "banana", "fewest-errors")
-    yield case("errors", "perceptron", "digits", "fewest-errors")
+    yield case("oldest", bj.Perceptron, "digits", "oldest")
+    yield case("random", bj.Perceptron, "banana", "random")
+    yield case("largest-margin", bj.Perceptron, "banana", "largest-margin")
+    yield case("above", bj.Perceptron, "digits", "margins-above", margin=0.5)
+    yield case("errors", bj.Perceptron, "banana", "fewest-errors")
+    yield case("errors", bj.Perceptron, "digits", "fewest-errors")
     yield with_pegasos("merge", "banana", "merge")
     yield with_pegasos("random", "digits", "random")
     yield with_pegasos("smallest", "banana", "smallest")
     # Kernels with other norms than 1, where the smallest is not the oldest.
-    yield case("polynomial", "perceptron", "parity", "smallest", polynomial)
+    yield case("polynomial", bj.Perceptron, "parity", "smallest", polynomial)
     yield with_pegasos("polynomial", "digits", "smallest", polynomial)
     normalized = (
         bj.Normalized(bj.Polynomial(degree=5)),
         kernels.normalized(kernels.polynomial(degree=5, gamma=1.0, coef0=1.0)),
     )
-    yield case("rbf", "forgetron", "banana")
-    yield case("polynomial", "forgetron", "parity", kernel=normalized)
-    basic = {"shrink": "basic", "weighted": True}
-    yield case("basic", "forgetron", "parity", kernel=polynomial, **basic)
-    yield case("radius", "forgetron", "parity", kernel=polynomial, radius=5.0, **basic)
-    yield case("fixed", "forgetron", "banana", shrink=0.95, weighted=True)
+    yield case("rbf", bj.Forgetron, "banana")
+    yield case("polynomial", bj.Forgetron, "parity", kernel=normalized)
+    basic = {"rule": "basic", "weighted": True}
+    yield case("basic", bj.Forgetron, "parity", kernel=polynomial, **basic)
+    yield case("radius", bj.Forgetron, "parity", kernel=polynomial, radius=5.0, **basic)
+    yield case("fixed", bj.Forgetron, "banana", rule="fixed", phi=0.95, weighted=True)
     yield with_pegasos("delayed", "digits", "delayed-project")
     margin = {"kernel": polynomial, "margin": 0.3}
-    yield case("delayed", "perceptron", "parity", "delayed-project", **margin)
+    yield case("delayed", bj.Perceptron, "parity", "delayed-project", **margin)
     # Over the first 1 / sqrt(lambda) rounds the ball shrinks the model by exp of that.
     # With 1e-4 lengths differ by 1e43, and what a merge does with the least of them,
     # which changes no score, is left to rounding.
@@ -263,8 +261,8 @@ def _cases():
     average = {"ours": {"average": 200}, "theirs": {"average_from": 200}}
     yield with_pegasos("average", "digits", "merge", **average)
     yield with_pegasos("weights", "banana", "merge", weighted=True, budget=50)
-    yield case("weights", "forgetron", "banana", weighted=True, budget=50)
-    yield case("weights", "perceptron", "digits", "oldest", weighted=True, budget=10)
+    yield case("weights", bj.Forgetron, "banana", weighted=True, budget=50)
+    yield case("weights", bj.Perceptron, "digits", "oldest", weighted=True, budget=10)
 
     # Any loss, schedule and strategy.
 
@@ -280,7 +278,7 @@ def _cases():
         ours = {"loss": loss, "learning_rate": rate}
         if more.pop("averaged", False):
             ours, theirs = ours | average["ours"], theirs | average["theirs"]
-        return case(name, "sgd", data, strategy, ours=ours, theirs=theirs, **more)
+        return case(name, bj.SGD, data, strategy, ours=ours, theirs=theirs, **more)
 
     of_optax = optax.losses
     tube, third = losses.epsilon_insensitive(0.1), losses.quantile(0.3)
@@ -308,7 +306,7 @@ def _cases():
         yield descent(name, data, strategy, loss, gradient, **given)
     theirs = {"learning_rate": lambda t: 0.3, "gradient": gradients.hinge}
     yield case(
-        *("hinge", "norma", "banana"),
+        *("hinge", bj.NORMA, "banana"),
         ours={"learning_rate": 0.3},
         theirs=theirs,
         regularization=0.05,
@@ -316,9 +314,9 @@ def _cases():
 
     for data in ("banana", "digits"):
         given = {"alpha": 0.8, "weighted": True}
-        yield case("smallest", "alma", data, "smallest", **given)
+        yield case("smallest", bj.ALMA, data, "smallest", **given)
 
-    PA = functools.partial(case, algorithm="passive_aggressive")
+    PA = functools.partial(case, kind=bj.PassiveAggressive)
     yield PA("PA", data="banana", strategy="merge", variant="PA")
     second = {"variant": "PA-II", "penalty": 0.7}
     yield PA("PA-II", data="digits", strategy="onto-nearest", **second)
@@ -330,43 +328,43 @@ def _cases():
         ("plain", "banana", {"margin_updates": False}),
         ("margin-updates", "digits", {"margin_updates": True, "weighted": True}),
     ):
-        yield case(name, "projectron", data, threshold=0.3, **ridge, **more)
+        yield case(name, bj.Projectron, data, threshold=0.3, **ridge, **more)
     more = {"margin_updates": True, "same_class": True, "weighted": True}
-    yield case("same-class", "projectron", "digits", threshold=0.5, **ridge, **more)
+    yield case("same-class", bj.Projectron, "digits", threshold=0.5, **ridge, **more)
 
-    yield case("binary", "ahpatron", "banana", epsilon=0.3, weighted=True, **ridge)
-    yield case("classes", "ahpatron", "digits", radius=4.0, budget=20, **ridge)
+    yield case("binary", bj.Ahpatron, "banana", epsilon=0.3, weighted=True, **ridge)
+    yield case("classes", bj.Ahpatron, "digits", radius=4.0, budget=20, **ridge)
 
     # The second order, in the span of support vectors that move.
     second = ridge | {"confidence": 0.01}
     some = {"moves": 1.0, "budget": 20, "weighted": True}
-    yield case("merge", "arow", "banana", "merge", **some, **second)
+    yield case("merge", bj.AROW, "banana", "merge", **some, **second)
     oldest = {"moves": 0.5, "drift": 0.03, "weighted": True, "budget": 15}
-    yield case("oldest", "arow", "digits", "oldest", **oldest, **second)
-    fixed = {"landmarks": parity()[0][:20], "moves": 2.0, "weighted": True}
+    yield case("oldest", bj.AROW, "digits", "oldest", **oldest, **second)
+    fixed = {"vectors": parity()[0][:20], "moves": 2.0, "weighted": True}
     fixed |= ridge | {"confidence": 0.1, "budget": 25}
-    yield case("landmarks", "arow", "parity", **fixed)
+    yield case("vectors", bj.AROW, "parity", **fixed)
 
 
 def _cases_of_rows(listed):
     """The rows of learners without another case, with two classes and with ten."""
     names = {ours: name for name, (ours, _) in STRATEGIES.items()}
     for row in registry.ROWS:
-        name = row.learner.name
-        if name in LEARNERS and name not in listed:
-            given = dict(row.shared)
+        kind = type(row.learner)
+        if name_of(kind) in LEARNERS and kind not in listed:
+            given = row.learner.get_params(deep=False) | row.shared
             strategy = names.get(given.pop("maintenance", None))
             for data in ("banana", "digits"):
-                yield case(row.name, name, data, strategy, **given)
+                yield case(row.name, kind, data, strategy, **given)
 
 
 LISTED = tuple(_cases())
 # These two have tests of their own, below.
-ALONE = {"fourier", "nystrom"}
+ALONE = {bj.Fourier, bj.Nystrom}
 CASES = (
     *LISTED,
-    *_cases_of_rows({one.algorithm.name for one in LISTED} | ALONE),
-    case("merge", "alma", "banana", "merge", alpha=0.5, weighted=True),
+    *_cases_of_rows({type(one.learner) for one in LISTED} | ALONE),
+    case("merge", bj.ALMA, "banana", "merge", alpha=0.5, weighted=True),
 )
 
 
@@ -375,7 +373,7 @@ def test_equals_numpy(case, double):
     X, y = case.data()
     weight = weights() if case.weighted else None
     extra = {} if weight is None else {"weights": weight}
-    state = case.algorithm.init(
+    state = case.learner.init(
         case.kernel,
         num_features=X.shape[1],
         budget=case.budget,
@@ -391,7 +389,7 @@ def test_equals_numpy(case, double):
     scores = np.asarray(scores)
     scale = np.abs(expected.scores).max()
     np.testing.assert_allclose(scores, expected.scores, rtol=0, atol=1e-9 * scale)
-    if not isinstance(case.algorithm, (bj.SGD, bj.NORMA)):
+    if not isinstance(case.learner, (bj.SGD, bj.NORMA)):
         rows = np.arange(len(y)) if weight is None else np.flatnonzero(weight)
         rounds = 1 + np.flatnonzero(mistakes(scores[rows], y[rows]))
         assert rounds.tolist() == expected.mistakes
@@ -408,11 +406,12 @@ def test_equals_numpy(case, double):
     if expansion.average is not None:
         means = jax.device_get(bj.support(bj.average_iterates(state)).coefficients)
         assert_close(means[slots], expected.averaged)
-    if isinstance(case.algorithm, bj.Forgetron):
-        np.testing.assert_allclose(state.slack, expected.slack[-1], atol=1e-9)
-    if isinstance(case.algorithm, bj.AROW):
-        assert int(state.num_moves) == expected.moves
-        root, certainty = jax.device_get((state.span.root, state.certainty))
+    if isinstance(case.learner, bj.Forgetron):
+        np.testing.assert_allclose(state.memory.slack, expected.slack[-1], atol=1e-9)
+    if isinstance(case.learner, bj.AROW):
+        assert int(state.memory.num_moves) == expected.moves
+        memory = jax.device_get(state.memory)
+        root, certainty = memory.span.root, memory.certainty
         left = np.eye(len(root)) - certainty
         covariance = root.T @ left @ root
         assert_close(covariance[np.ix_(slots, slots)], expected.covariance)
@@ -469,7 +468,7 @@ def test_nystrom_equals_numpy(classes, block_size, double):
         X,
         y,
         budget=50,
-        tolerance=0.01,
+        novelty=0.01,
         gradient=gradients.hinge,
         learning_rate=lambda t: rate,
         weights=weight,

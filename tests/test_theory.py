@@ -2,7 +2,6 @@
 
 import contextlib
 import functools
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -78,7 +77,7 @@ def check_basic_rule(phi, grown, budget, radius):
 
 
 @pytest.mark.parametrize(
-    ("wrong", "shrink", "radius"),
+    ("wrong", "rule", "radius"),
     [
         (0.1, "self-tuned", None),
         (0.3, "self-tuned", None),
@@ -86,13 +85,14 @@ def check_basic_rule(phi, grown, budget, radius):
         (0.3, "basic", 0.5),
     ],
 )
-def test_lemmas_of_the_forgetron(wrong, shrink, radius, double):
+def test_lemmas_of_the_forgetron(wrong, rule, radius, double):
     """Lemma 1 for comparators of all norms allowed, and Lemma 2 with its conditions."""
     X, y, w = separable(5000, seed=1)
     y = np.where(np.random.default_rng(2).random(len(y)) < wrong, -y, y)
     budget, weight = 83, 15 / 32
-    given: dict[str, Any] = {"budget": budget, "shrink": shrink, "radius": radius}
-    state = bj.Forgetron().init(bj.Linear(), num_features=4, dtype=jnp.float64, **given)
+    state = bj.Forgetron(rule=rule, radius=radius).init(
+        bj.Linear(), num_features=4, budget=budget, dtype=jnp.float64
+    )
 
     def model(state):
         vectors, coefficients, mask = bj.support(state)
@@ -106,7 +106,7 @@ def test_lemmas_of_the_forgetron(wrong, shrink, radius, double):
         newest = jnp.argmax(jnp.where(held, new.expansion.ages, -1))
         phi = jnp.abs(new.expansion.scale * new.expansion.coefficients[newest, 0])
         erred = new.num_mistakes - state.num_mistakes
-        loss = state.slack + weight - new.memory.slack
+        loss = state.memory.slack + weight - new.memory.slack
         grown = jnp.linalg.norm(model(state) + label.astype(x.dtype) * x)
         return new, (erred, phi, loss, grown)
 
@@ -123,7 +123,7 @@ def test_lemmas_of_the_forgetron(wrong, shrink, radius, double):
     log = np.log(budget + 1)
     assert psi.sum() <= weight * mistakes + 1e-9
     allowed = log / (2 * (budget + 1)) * mistakes
-    if shrink == "self-tuned":
+    if rule == "self-tuned":
         assert -np.log(phi).sum() <= allowed
     else:
         check_basic_rule(phi, grown, budget, radius)

@@ -1,5 +1,6 @@
 """Weights of any scale: a row of weight w is w rows, and one of weight 0 is none."""
 
+import dataclasses
 import functools
 
 import jax
@@ -18,6 +19,7 @@ from budgetjax.estimators import (
     SMOClassifier,
 )
 from budgetjax.online.importance import SeenWeights
+from budgetjax.online.registry import name_of
 
 N, HEAVY = 300, (1.5, 3.0, 40.0, 1e3, 1e6)
 KERNEL = bj.RBF(1.0)
@@ -46,13 +48,18 @@ def r2(predicted, y):
 
 
 LEARNERS_OF_NUMBERS = [bj.SGD(), bj.NORMA(), bj.Nystrom(), bj.Fourier()]
-of_numbers = pytest.mark.parametrize(
-    "algorithm", LEARNERS_OF_NUMBERS, ids=lambda one: one.name
-)
 
 
-def init(algorithm, **more):
-    return algorithm.init(KERNEL, num_features=2, **{"budget": 60} | more)
+def shown(given):
+    """The name of a learner in that of a test, or what else is given."""
+    return name_of(type(given)) if isinstance(given, bj.Learner) else given
+
+
+of_numbers = pytest.mark.parametrize("learner", LEARNERS_OF_NUMBERS, ids=shown)
+
+
+def init(learner, **more):
+    return learner.init(KERNEL, num_features=2, **{"budget": 60} | more)
 
 
 LOSSES = {
@@ -63,16 +70,16 @@ LOSSES = {
 
 
 @pytest.mark.parametrize(
-    ("algorithm", "name"),
+    ("learner", "name"),
     [(bj.SGD(), name) for name in LOSSES]
     + [(one, "squared") for one in LEARNERS_OF_NUMBERS[1:]],
-    ids=lambda one: getattr(one, "name", one),
+    ids=shown,
 )
-def test_no_weight_takes_a_step_beyond_the_minimum_of_its_loss(algorithm, name):
+def test_no_weight_takes_a_step_beyond_the_minimum_of_its_loss(learner, name):
     X, y = curve()
     loss, y = LOSSES[name], np.exp(y) if name == "poisson" else y
-    given = {"regularization": 0.0} if isinstance(algorithm, bj.NORMA) else {}
-    state = init(algorithm, num_classes=None, loss=loss, **given)
+    given = {"regularization": 0.0} if isinstance(learner, bj.NORMA) else {}
+    state = init(dataclasses.replace(learner, loss=loss, **given), num_classes=None)
     state, _ = bj.run(state, X[:50], y[:50])
     # A target far away, and one nearer than the step of weight 1 goes.
     x, before = X[60], bj.decision_function(state, X[60:61])[0]
@@ -110,9 +117,10 @@ def test_a_squared_loss_has_the_implicit_step():
 def test_derivatives_of_heavy_steps_are_those_of_their_solution(kind, double):
     """Forward and in reverse, beside a difference quotient."""
     X, y = curve(12)
+    loss = losses.logistic if kind == "class" else None
     targets, more = {
         "number": (y, {"num_classes": None}),
-        "class": (classes(12, 3)[1], {"num_classes": 3, "loss": losses.logistic}),
+        "class": (classes(12, 3)[1], {"num_classes": 3}),
         "outputs": (np.stack([y, X[:, 0]], 1), {"num_classes": None, "num_outputs": 2}),
     }[kind]
     weights = np.where(np.arange(12) % 3 == 0, 50.0, 1.0)
@@ -120,10 +128,9 @@ def test_derivatives_of_heavy_steps_are_those_of_their_solution(kind, double):
 
     @jax.jit
     def size(rate):
-        state = init(
-            bj.SGD(learning_rate=rate), budget=12, maintenance=bj.RemoveOldest(), dtype=jnp.float64,
-            **more
-        )  # fmt: skip
+        learner = bj.SGD(loss=loss, learning_rate=rate)
+        shared = {"maintenance": bj.RemoveOldest(), "dtype": jnp.float64} | more
+        state = init(learner, budget=12, **shared)
 
         def step(state, row):
             return bj.step(state, *row), None
@@ -141,11 +148,11 @@ def test_each_output_has_its_own_step():
     X, y = curve()
     both = np.stack([y, np.sign(y) * 100], axis=1)
     weight = np.where(np.arange(N) % 3, 1.0, 50.0)
-    given = {"num_classes": None, "loss": losses.absolute}
-    given["maintenance"] = bj.RemoveOldest()
-    shared, _ = bj.run(init(bj.SGD(), num_outputs=2, **given), X, both, weight=weight)
+    learner = bj.SGD(loss=losses.absolute)
+    given = {"num_classes": None, "maintenance": bj.RemoveOldest()}
+    shared, _ = bj.run(init(learner, num_outputs=2, **given), X, both, weight=weight)
     for column in range(2):
-        alone, _ = bj.run(init(bj.SGD(), **given), X, both[:, column], weight=weight)
+        alone, _ = bj.run(init(learner, **given), X, both[:, column], weight=weight)
         expected = bj.decision_function(alone, X)
         # Sums of a column of two and of a column alone differ in their order.
         size = 1e-4 * np.max(np.abs(expected))
@@ -155,7 +162,7 @@ def test_each_output_has_its_own_step():
 
 
 @pytest.mark.parametrize(
-    ("algorithm", "given"),
+    ("learner", "given"),
     [
         (bj.Perceptron(margin=0.3), {}),
         (bj.Perceptron(), {"num_classes": 3}),
@@ -165,12 +172,12 @@ def test_each_output_has_its_own_step():
         (bj.PassiveAggressive(penalty=0.2), {}),
         (bj.PassiveAggressive(variant="PA"), {}),
     ],
-    ids=lambda one: getattr(one, "name", None),
+    ids=shown,
 )
-def test_a_row_of_weight_w_is_w_rows(algorithm, given):
+def test_a_row_of_weight_w_is_w_rows(learner, given):
     X, y = classes(60, given.get("num_classes", 2))
     times = np.random.default_rng(1).choice([0, 1, 2, 7], len(X))
-    state = init(algorithm, budget=450, **given)
+    state = init(learner, budget=450, **given)
     weighted, _ = bj.run(state, X, y, weight=times)
     rows = np.repeat(np.arange(len(X)), times)
     repeated, _ = bj.run(state, X[rows], y[rows])
@@ -178,16 +185,16 @@ def test_a_row_of_weight_w_is_w_rows(algorithm, given):
     size = float(np.max(np.abs(expected)))
     # The sums have another number of terms; a Projectron projects a duplicate with an
     # error of its ridge, 0.001.
-    tolerance = 5e-3 if isinstance(algorithm, bj.Projectron) else 1e-5
+    tolerance = 5e-3 if isinstance(learner, bj.Projectron) else 1e-5
     np.testing.assert_allclose(
         bj.decision_function(weighted, X), expected, atol=tolerance * size
     )
 
 
 @of_numbers
-def test_a_few_heavy_rows_do_no_harm_to_numbers(algorithm):
+def test_a_few_heavy_rows_do_no_harm_to_numbers(learner):
     X, y = curve(1500)
-    state = init(algorithm, num_classes=None)
+    state = init(learner, num_classes=None)
     heavy = np.where(np.random.default_rng(1).random(1500) < 0.02, 1000.0, 1.0)
     scores = []
     for weight in (None, heavy, np.full(1500, 1e6)):
@@ -199,14 +206,14 @@ def test_a_few_heavy_rows_do_no_harm_to_numbers(algorithm):
 
 
 LEARNERS_OF_LABELS = {
-    one.name: one
+    shown(one): one
     for one in (bj.Pegasos(), bj.PassiveAggressive(), bj.Perceptron(), bj.Projectron())
 }
 
 
 @pytest.mark.parametrize("name", LEARNERS_OF_LABELS)
 def test_a_few_heavy_rows_do_no_harm_to_labels(name):
-    algorithm, (X, y) = LEARNERS_OF_LABELS[name], classes(1500)
+    X, y = classes(1500)
     random, state = np.random.default_rng(1), init(LEARNERS_OF_LABELS[name])
     heavy = np.where(random.random(1500) < 0.02, 1000.0, 1.0)
     right = []

@@ -34,10 +34,10 @@ def run(
     moves,
     ridge,
     drift=0.0,
-    landmarks=None,
+    vectors=None,
     **given,
 ):
-    """One pass; `confidence` is r, `drift` delta. `landmarks` are vectors that stay.
+    """One pass; `confidence` is r, `drift` delta. `vectors` are those that stay.
 
     The updates are the rounds of a margin below 1, before the support vectors move. The
     loss of step 2 is that of the mean after the move, and so is the rival class; if the
@@ -46,15 +46,15 @@ def run(
     # Of Pegasos: the coefficients of its support vectors are its counts.
     learner = Pass(kernel, X, y, budget=budget, **given)
     C, num_moves = learner.C, 0
-    if landmarks is not None:
-        ages = range(1 - len(landmarks), 1)
+    if vectors is not None:
+        ages = range(1 - len(vectors), 1)
         learner.active = [
             support.SupportVector(z, np.zeros(C), age)
-            for z, age in zip(np.array(landmarks, np.float64), ages, strict=True)
+            for z, age in zip(np.array(vectors, np.float64), ages, strict=True)
         ]
     mean = np.zeros((len(learner.active), C))  # of a
     # Of a, too.
-    covariance = np.linalg.inv(products(kernel, ridge, vectors(learner.active)))
+    covariance = np.linalg.inv(products(kernel, ridge, vectors_of(learner.active)))
 
     def score(x):
         return support.weighted_sum(kernel_row(kernel, learner.active, x), mean)
@@ -69,20 +69,20 @@ def run(
         margin, rival = support.margin_and_rival(counts, label)
         wanted = margin <= REGULARIZATION * len(learner.updates)
         room = budget * (1 + moves * np.log2(1 + learner.t / budget))
-        if landmarks is None and wanted and num_moves + 1 <= room:
+        if vectors is None and wanted and num_moves + 1 <= room:
             num_moves = num_moves + 1
-            before = vectors(learner.active)
+            before = vectors_of(learner.active)
             direction = support.candidate_row(label, rival, C)
             missing = REGULARIZATION * len(learner.updates) - margin
             gain = (direction**2).sum() * kernel(x, x)
             learner.insert(x, repeats(weight, missing, gain) * direction)
             mean, covariance = follow(
-                kernel, ridge, before, vectors(learner.active), x, mean, covariance
+                kernel, ridge, before, vectors_of(learner.active), x, mean, covariance
             )
         learner.updates.append(learner.t)
 
         if drift > 0:
-            prior = np.linalg.inv(products(kernel, ridge, vectors(learner.active)))
+            prior = np.linalg.inv(products(kernel, ridge, vectors_of(learner.active)))
             covariance = (1 - drift) * covariance + drift * prior
 
         # Step 2.
@@ -98,7 +98,7 @@ def run(
     return learner.record(coefficients=mean, moves=num_moves, covariance=covariance)
 
 
-def vectors(active):
+def vectors_of(active):
     return [s.vector for s in active]
 
 

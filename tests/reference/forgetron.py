@@ -14,10 +14,12 @@ from .maintenance import replace
 from .passes import Pass
 
 
-def run(kernel, X, y, *, budget, weights=None, shrink="self-tuned", radius=None):
+def run(
+    kernel, X, y, *, budget, weights=None, rule="self-tuned", phi=None, radius=None
+):
     """One pass over binary data; a coefficient is sigma_i y_i.
 
-    `shrink` is the rule, or a fixed phi; `radius` is U of the basic rule.
+    `phi` is that of the fixed rule, and `radius` is U of the basic one.
 
     A row of weight w is w equal rows at once, and enters with sigma, the number of its
     mistakes, up to w. M is the sum of these numbers.
@@ -48,16 +50,14 @@ def run(kernel, X, y, *, budget, weights=None, shrink="self-tuned", radius=None)
             s, mu = sigma[r.age], labels[r.age] * f_r
 
             # Step (2): shrink, all of them, the candidate too.
-            if shrink == "basic":
+            if rule == "basic":
                 a = np.array([i.coefficients[0] for i in everyone])
                 K = support.kernel_matrix(kernel, [i.vector for i in everyone])
                 U = radius or math.sqrt((budget + 1) / math.log(budget + 1)) / 4
                 phi = (budget + 1) ** (-1 / (2 * (budget + 1)))
                 phi = min(phi, U / math.sqrt(a @ K @ a))
-            elif shrink == "self-tuned":
+            elif rule == "self-tuned":
                 phi = largest_shrink(s, mu, 15 / 32 * M - Q) if full else 1.0
-            else:
-                phi = shrink
             for i in everyone:
                 sigma[i.age] = phi * sigma[i.age]
                 i.coefficients = np.array([sigma[i.age] * labels[i.age]])

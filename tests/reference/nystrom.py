@@ -22,12 +22,12 @@ class Record:
     coefficients: np.ndarray  # (m, C): of the k(z_j, .), L^-T W
 
 
-def run(kernel, X, y, *, budget, tolerance, gradient, learning_rate, **given):
+def run(kernel, X, y, *, budget, novelty, gradient, learning_rate, **given):
     """One pass; `gradient(scores, y)` and `learning_rate(t)` as in sgd.py.
 
     x_t becomes a landmark if the gradient of its round has a nonzero entry, fewer than
     `budget` are landmarks, and its squared distance to their span is more than
-    `tolerance` times k(x_t, x_t). Its own coordinate is in the step of its round.
+    `novelty` times k(x_t, x_t). Its own coordinate is in the step of its round.
     """
     learner = Pass(kernel, X, y, **given)
     landmarks = []
@@ -47,7 +47,7 @@ def run(kernel, X, y, *, budget, tolerance, gradient, learning_rate, **given):
         p, g = features(x), gradient(f, target)
         if (g != 0).any():
             k_tt = kernel(x, x)
-            if len(landmarks) < budget and k_tt - (p**2).sum() > tolerance * k_tt:
+            if len(landmarks) < budget and k_tt - (p**2).sum() > novelty * k_tt:
                 landmarks.append(len(learner.scores) - 1)
                 L = np.linalg.cholesky(
                     support.kernel_matrix(kernel, learner.X[landmarks])

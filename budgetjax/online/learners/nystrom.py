@@ -80,7 +80,7 @@ class Nystrom(FeatureLearner):
         expansion = old._replace(
             vectors=jnp.where(given[:, None], old.vectors, 0),
             squares=jnp.where(given, old.squares, 0),
-            ages=jnp.where(given, old.ages, support_set.FREE),
+            ages=jnp.where(given, old.ages, FREE),
             num_active=jnp.sum(given, dtype=jnp.int32),
             origin=jnp.where(jnp.any(given), old.origin, 0),
         )
