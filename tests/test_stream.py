@@ -19,7 +19,7 @@ from streams import LEARNERS, ROWS, cut, fit, identical, without_classes
 
 import budgetjax as bj
 from budgetjax import datasets, models, raw_rows
-from budgetjax.online import features, span
+from budgetjax.online import span
 from budgetjax.saving import model_files
 from budgetjax.scaling import Scaling, scale_warning, warn_unscaled
 from budgetjax.stream import Batches, batches
@@ -401,15 +401,21 @@ def some_vectors(state):
         coefficients_and_sums=jnp.asarray(terms),
         ages=jnp.asarray(ages),
     )
-    state = state._replace(expansion=expansion)
-    if hasattr(state, "span"):
-        state = state._replace(span=span.from_vectors(state.kernel, expansion))
-    if isinstance(state, features.State):
-        state = state._replace(root=span.from_vectors(state.kernel, expansion).root)
-    if hasattr(state, "maintenance"):
-        strategy = state.maintenance.start(state.kernel, expansion, 0)
-        state = state._replace(maintenance=strategy)
-    return state
+    basis, memory = span.from_vectors(state.kernel, expansion), state.memory
+    if hasattr(memory, "span"):
+        memory = memory._replace(span=basis)
+    if hasattr(memory, "root"):
+        memory = memory._replace(root=basis.root)
+    strategy = state.maintenance
+    if strategy is not None:
+        strategy = strategy.start(state.kernel, expansion, 0)
+    return state._replace(expansion=expansion, memory=memory, maintenance=strategy)
+
+
+def basis_of(part):
+    """What has the root of the kernel matrix, or None."""
+    known = getattr(part, "span", part)
+    return known if hasattr(known, "root") else None
 
 
 KEEPERS = {
@@ -426,12 +432,12 @@ KEEPERS = {
 
 @pytest.mark.parametrize("name", KEEPERS)
 def test_what_is_kept_of_the_kernel_matrix_has_the_new_units(name):
-    algorithm, more = KEEPERS[name]
-    init = functools.partial(algorithm.init, num_features=3, budget=10, **more)
+    learner, more = KEEPERS[name]
+    init = functools.partial(learner.init, num_features=3, budget=10, **more)
     state = some_vectors(jax.jit(init)(bj.RBF(0.3)))
     old = Scaling(10, np.zeros(3), np.array([1.0, 4.0, 0.0]))
     new = Scaling(30, np.array([0.5, 1.0, 2.0]), np.array([2.0, 1.0, 9.0]))
-    moved = rescale_vectors(algorithm, state, old, new)
+    moved = rescale_vectors(state, old, new)
     was = np.asarray(state.expansion.vectors)[:5].astype(float)
     raw = was * [1, 2, 0]
     vectors = np.asarray(moved.expansion.vectors)
@@ -443,10 +449,9 @@ def test_what_is_kept_of_the_kernel_matrix_has_the_new_units(name):
     )
     K = np.exp(-0.3 * np.sum((now[:, None] - now[None]) ** 2, axis=2))
     ridged = K + 1e-3 * np.eye(5)
-    strategy = getattr(moved, "maintenance", None)
-    for part in (moved, strategy):
-        if hasattr(part, "span") or isinstance(part, features.State):
-            basis = getattr(part, "span", part)
+    strategy = moved.maintenance
+    for part in (moved.memory, strategy):
+        if (basis := basis_of(part)) is not None:
             root = np.asarray(basis.root, float)
             assert not np.any(root[5:])
             assert not np.any(root[:, 5:])
@@ -461,13 +466,13 @@ def test_what_is_kept_of_the_kernel_matrix_has_the_new_units(name):
         np.testing.assert_allclose(strategy.responses[:5], K @ u, atol=1e-6)
     if name == "ball":
         u = np.asarray(moved.expansion.coefficients)[:5, 0]
-        np.testing.assert_allclose(moved.ball.squared_norm, u @ K @ u, rtol=1e-5)
+        np.testing.assert_allclose(moved.memory.squared_norm, u @ K @ u, rtol=1e-5)
     # Where means move alone, no kernel value changes, and no basis turns.
     aside = new._replace(mean=new.mean + 1)
     roots = [
-        np.asarray(getattr(one, "span", one).root)
-        for one in (moved, rescale_vectors(algorithm, moved, new, aside))
-        if hasattr(one, "span") or isinstance(one, features.State)
+        np.asarray(basis.root)
+        for one in (moved, rescale_vectors(moved, new, aside))
+        if (basis := basis_of(one.memory)) is not None
     ]
     if roots:
         np.testing.assert_allclose(*roots, atol=1e-4 * np.abs(roots[0]).max())
