@@ -164,8 +164,8 @@ def test_functions_of_the_caller_come_from_its_state(tmp_path):
     def own_loss(score, y):
         return optax.losses.squared_error(score, y)
 
-    given = {"loss": own_loss, "learning_rate": 0.1, "maintenance": bj.RemoveOldest()}
-    row = registry.Row("own", bj.SGD(), given, 0)
+    learner = bj.SGD(loss=own_loss, learning_rate=0.1)
+    row = registry.Row("own", learner, {"maintenance": bj.RemoveOldest()}, 0)
     path, labels = tmp_path / "run", Y.astype(np.float32)
     expected = fit(row, cut((X, labels), [50]))
     with pytest.raises(KeyboardInterrupt):
@@ -189,7 +189,7 @@ OTHERS = {
     ),
     "a budget": (lambda: {"state": ROW.init(budget=9)}, "same learner"),
     "a kernel": (lambda: {"state": ROW.init(kernel=bj.Laplacian(0.5))}, "same learner"),
-    "a learner": (lambda: {"algorithm": bj.AROW(), "state": arow()}, "same learner"),
+    "a learner": (lambda: {"state": arow()}, "same learner"),
     "standardising": (lambda: {"standardise": True}, "same learner"),
     "classes": (lambda: {"classes": [-1, 1]}, "same learner"),
     "batch_rows": (lambda: {"batch_rows": 32}, "got one of 64"),

@@ -141,7 +141,7 @@ def test_estimators():
     X, y = bj.datasets.checkerboard(300, seed=0)
     names = np.where(y > 0, "white", "black")
     for estimator in (
-        BudgetedKernelClassifier(budget=60, algorithm="perceptron", refit=False),
+        BudgetedKernelClassifier(budget=60, learner=bj.Perceptron(), refit=False),
         SMOClassifier(),
     ):
         small = bj.compress(estimator.fit(X, names), 30, steps=0)

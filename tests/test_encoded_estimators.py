@@ -231,7 +231,7 @@ def test_what_is_tried():
     assert [form.num_bins for form in forms(X[:199])] == [0]
     for more in (
         *({"gamma": 0.1}, {"kernel": "laplacian"}, {"learn_metric": False}),
-        *({"move_vectors": True}, {"algorithm": "fourier"}),
+        *({"move_vectors": True}, {"learner": bj.Fourier()}),
     ):
         assert forms(X, **more) == [Form()]
     assert forms(np.ones((ROWS, 2))) == [Form()]
@@ -365,7 +365,7 @@ def test_few_first_rows_of_a_stream_give_their_scales():
     alike = np.random.default_rng(0).normal(size=(100, 4))
     for rows, more in (
         *((alike, {}), (X, {"gamma": 0.1})),
-        *((X, {"algorithm": "fourier"}), (X, {"encode": False})),
+        *((X, {"learner": bj.Fourier()}), (X, {"encode": False})),
     ):
         assert scaling_of(rows, **more) is None
     assert scaling_of(X, refit=False).num_codes > 4
@@ -509,7 +509,7 @@ PARAMETERS = [
         "learn_metric": [False, True],
         "move_vectors": [True],
         "refit": [False],
-        "algorithm": ["fourier", "sgd", "arow"],
+        "learner": [bj.Fourier(), bj.SGD(), bj.AROW()],
     }.items()
     for value in values
 ]

@@ -34,17 +34,18 @@ X = np.stack(
 Y = np.where((np.log(X[:, 0]) > 0) ^ (X[:, 2] == 1), 1, -1)
 CODES = bj.encoding.fit(X, 6, nominal=[2])
 NAMES = ("price", "time", "colour", "gaps")
+PEGASOS = bj.Pegasos()
 
 
 @functools.cache
-def encoded(mapped=True, algorithm=bj.Pegasos(), num_classes=2, rank=3, **more):
+def encoded(mapped=True, learner=PEGASOS, num_classes=2, rank=3, **more):
     """A model of codes that has learned a few rows, under a mapped kernel."""
     matrix = np.random.default_rng(1).normal(size=(CODES.num_codes, rank)) / 2
     kernel = (
         bj.Mapped(bj.RBF(0.3), matrix.astype(np.float32)) if mapped else bj.RBF(0.3)
     )
     y = Y if num_classes == 2 else X[:, 2].astype(int)
-    state = algorithm.init(
+    state = learner.init(
         kernel,
         num_features=CODES.num_features,
         budget=20,
@@ -98,7 +99,7 @@ def test_scores_of_encoded_rows_are_traced():
 
 
 @pytest.mark.parametrize(
-    ("algorithm", "more"),
+    ("learner", "more"),
     [
         (bj.Pegasos(), {}),
         (bj.Pegasos(), {"num_classes": 4}),
@@ -107,14 +108,14 @@ def test_scores_of_encoded_rows_are_traced():
         (bj.Nystrom(), {}),
     ],
 )
-def test_a_folded_map_predicts_the_same(algorithm, more):
-    model = encoded(algorithm=algorithm, **more)
+def test_a_folded_map_predicts_the_same(learner, more):
+    model = encoded(learner=learner, **more)
     folded = models.fold_map(model)
     check_scores(folded, model)
     assert folded.scaling.num_features == 3
     assert folded.model.expansion.vectors.shape[1] == 3
     assert bj.equal(folded.model.kernel, bj.RBF(jnp.asarray(0.3, jnp.float32)))
-    if isinstance(algorithm, (bj.AROW, bj.Nystrom)):
+    if isinstance(learner, (bj.AROW, bj.Nystrom)):
         return
     # It goes on learning as it would have.
     y = X[:, 2].astype(int) if "num_classes" in more else Y

@@ -124,7 +124,7 @@ def test_a_regressor_predicts_values():
     np.testing.assert_array_equal(bj.predict(state, X), scores)
 
 
-def test_states_of_all_algorithms_share_a_program():
+def test_states_of_all_learners_share_a_program():
     from budgetjax.scoring import kernel_scores
 
     bj.decision_function(learned(), X)

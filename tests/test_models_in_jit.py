@@ -25,11 +25,12 @@ SIGNS = np.where(X[:, 0] * X[:, 1] > 0, 1, -1)
 CLASSES = (np.argmax(np.abs(X), axis=1)).astype(int)
 # Far from 0 and of a unit of their own, so that a lost intercept or unit shows.
 NUMBERS = 5000 + 70 * np.sin(X[:, 0]) + 10 * X[:, 1]
+PERCEPTRON = bj.Perceptron()
 FIXED = {"budget": 20, "gamma": 0.5, "penalty": 1.0, "random_state": 0}
 
 
-def state(algorithm=bj.Perceptron(), y=SIGNS, **more):
-    empty = algorithm.init(bj.RBF(0.5), num_features=3, budget=20, **more)
+def state(learner=PERCEPTRON, y=SIGNS, **more):
+    empty = learner.init(bj.RBF(0.5), num_features=3, budget=20, **more)
     return bj.run(empty, X, y)[0]
 
 

@@ -150,7 +150,7 @@ def test_a_refit_calibrates_on_rows_that_it_has_not_learned():
     )
     scores, codes = [], []
     nothing = Problem(*[None] * len(Problem._fields))
-    problem = nothing._replace(algorithm=bj.Perceptron(), seed=0)
+    problem = nothing._replace(seed=0)
     for fold in range(held_out.FOLDS):
         block = training_data.Block(
             X, y[:, None].astype(np.float32), np.ones(N, np.float32)

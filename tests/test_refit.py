@@ -90,13 +90,13 @@ def model(num_classes=2, Z=None, kernel=None, dtype=jnp.float32):
         "num_features": Z.shape[1],
         "budget": len(Z) + 2,  # two slots stay free
         "maintenance": bj.RemoveOldest(),
-        "learning_rate": 0.5,
         "num_classes": num_classes or None,
-        "loss": losses.hinge if num_classes else optax.losses.squared_error,
         "dtype": dtype,
     }
     kernel = bj.RBF(GAMMA) if kernel is None else kernel
-    return holding(bj.SGD().init(kernel, **arguments), Z.astype(dtype))
+    loss = losses.hinge if num_classes else optax.losses.squared_error
+    learner = bj.SGD(loss=loss, learning_rate=0.5)
+    return holding(learner.init(kernel, **arguments), Z.astype(dtype))
 
 
 def coefficients(state):
@@ -503,18 +503,18 @@ def test_a_class_that_is_never_seen(exact):
 # The result is an ordinary state.
 
 
-def onto(strategy, **more):
-    return {"regularization": 1e-2, "maintenance": strategy} | more
-
-
 MOMENTUM = optax.sgd(0.1, momentum=0.5)
+PEGASOS = bj.Pegasos(regularization=1e-2)
 LEARNERS = {
-    "pegasos-merge": (bj.Pegasos(), onto(bj.Merge())),
-    "pegasos-best-pair": (bj.Pegasos(), onto(bj.MergeBestPair())),
-    "pegasos-project-average": (bj.Pegasos(), onto(bj.Project(), average=True)),
+    "pegasos-merge": (PEGASOS, {"maintenance": bj.Merge()}),
+    "pegasos-best-pair": (PEGASOS, {"maintenance": bj.MergeBestPair()}),
+    "pegasos-project-average": (
+        PEGASOS,
+        {"maintenance": bj.Project(), "average": True},
+    ),
     "pegasos-ball": (
-        bj.Pegasos(),
-        onto(bj.RemoveLargestMargin(), project_to_ball=True, regularization=0.1),
+        bj.Pegasos(regularization=0.1, project_to_ball=True),
+        {"maintenance": bj.RemoveLargestMargin()},
     ),
     "passive-aggressive-nearest": (
         bj.PassiveAggressive(),
@@ -533,18 +533,18 @@ LEARNERS = {
 }
 
 
-def learn(algorithm, state, X, y, **more):
+def learn(state, X, y, **more):
     """A run by the loop that compiles soonest."""
     return bj.run(state, X, y, block_size=1, **more)
 
 
 def started(name, n=100, budget=10):
-    algorithm, arguments = LEARNERS[name]
-    state = algorithm.init(bj.RBF(GAMMA), num_features=D, budget=budget, **arguments)
+    learner, arguments = LEARNERS[name]
+    state = learner.init(bj.RBF(GAMMA), num_features=D, budget=budget, **arguments)
     X = points(n, seed=7)
     y = answers(X, 2)
-    state, _ = learn(algorithm, state, X, y)
-    return algorithm, state, X, y
+    state, _ = learn(state, X, y)
+    return state, X, y
 
 
 def check_ordinary(new, old):
@@ -563,16 +563,17 @@ def check_ordinary(new, old):
 
 def unscaled(state):
     """The model that its strategy goes by."""
-    if getattr(state, "counts", None) is None:
+    counts = getattr(state.memory, "counts", None)
+    if counts is None:
         return state.expansion
     return state.expansion._replace(
-        coefficients_and_sums=state.counts, scale=jnp.ones_like(state.expansion.scale)
+        coefficients_and_sums=counts, scale=jnp.ones_like(state.expansion.scale)
     )
 
 
 def check_caches(state, atol):
     """What strategy and span keep is what the support vectors say."""
-    strategy = getattr(state, "maintenance", None)
+    strategy = state.maintenance
     mask = np.asarray(state.expansion.mask)
     both = mask[:, None] & mask[None]
     if isinstance(strategy, bj.MergeBestPair | bj.ProjectOntoNearest):
@@ -586,7 +587,7 @@ def check_caches(state, atol):
         np.testing.assert_allclose(
             strategy.responses[mask], fresh.responses[mask], atol=atol * scale
         )
-    for owner in (strategy, state):
+    for owner in (strategy, state.memory):
         span = getattr(owner, "span", None)
         if span is not None:
             Z = np.asarray(state.expansion.vectors)[mask]
@@ -602,7 +603,7 @@ def check_caches(state, atol):
 # The @ is of `conftest.group`: the tests of a learner share its compiled loop.
 @pytest.mark.parametrize("name", LEARNERS, ids="@{}".format)
 def test_it_goes_on_learning(name):
-    algorithm, state, X, y = started(name)
+    state, X, y = started(name)
     before = jax.tree.map(np.array, state)
     check_caches(state, 1e-4)
     new = bj.refit(state, X, y)
@@ -618,10 +619,10 @@ def test_it_goes_on_learning(name):
     ]
     assert hinge[1] < hinge[0]
     # Rows without a weight change nothing.
-    same, _ = learn(algorithm, new, X, y, weight=np.zeros(len(X)))
+    same, _ = learn(new, X, y, weight=np.zeros(len(X)))
     scores = np.asarray(bj.decision_function(new, X))
     np.testing.assert_allclose(bj.decision_function(same, X), scores, atol=1e-5)
-    other, first = learn(algorithm, new, X, y)
+    other, first = learn(new, X, y)
     np.testing.assert_allclose(first[0], scores[0], atol=1e-5)
     check_ordinary(same, state)
     chex.assert_trees_all_equal_structs(other, state)
@@ -638,8 +639,8 @@ def test_it_goes_on_learning(name):
         assert start == (1000 if name == "norma-average" else len(X) + 1)
         # Of the rounds since alone: of the first, where vectors leave.
         one, iterates = new, []
-        for i in range(10 if isinstance(algorithm, bj.Nystrom) else 1):
-            one, _ = learn(algorithm, one, X, y, weight=np.arange(len(X)) == i)
+        for i in range(10 if isinstance(state.learner, bj.Nystrom) else 1):
+            one, _ = learn(one, X, y, weight=np.arange(len(X)) == i)
             iterates.append(bj.decision_function(one, X))
         expected = np.mean(iterates, axis=0)
         average = bj.decision_function(bj.average_iterates(one), X)
@@ -657,7 +658,7 @@ def test_it_goes_on_learning(name):
     ids="@{}".format,
 )
 def test_moving_vectors_lower_the_objective(name):
-    algorithm, state, X, y = started(name)
+    state, X, y = started(name)
     problem: dict[str, Any] = {"penalty": 5.0}
     fixed = bj.refit(state, X, y, **problem)
     moves = {"move_vectors": True, "epochs": 10, "seed": 3}
@@ -676,12 +677,12 @@ def test_moving_vectors_lower_the_objective(name):
     assert not more
     jax.tree.map(np.testing.assert_array_equal, again, moved)
     if name == "arow":
-        S = np.eye(len(mask)) - np.asarray(moved.certainty)
+        S = np.eye(len(mask)) - np.asarray(moved.memory.certainty)
         np.testing.assert_allclose(S, S.T, atol=1e-5)
         values = np.linalg.eigvalsh(S.astype(np.float64))
         assert np.all((values > -1e-4) & (values < 1 + 1e-4))
         assert values.min() < 0.5  # it still knows what it has learned
-    other, first = learn(algorithm, moved, X, y)
+    other, first = learn(moved, X, y)
     scores = np.asarray(bj.decision_function(moved, X[:1]))
     np.testing.assert_allclose(first[:1], scores, atol=1e-4)
     for leaf in jax.tree.leaves(kept(other)):

@@ -301,7 +301,7 @@ def test_rows_of_another_training_set(name):
 
 
 def test_states_of_solvers_are_not_refitted():
-    with pytest.raises(ValueError, match="^refit: state must be of a learner, .*got one of sdca"):
+    with pytest.raises(ValueError, match=r"^refit: state must be of a learner.*sdca"):
         bj.refit(state_of("sdca"), SINGLE, Y_)
 
 

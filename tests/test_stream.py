@@ -82,12 +82,12 @@ def test_one_program_for_all_lengths_and_values():
     row = LEARNERS["multiclass"]
     row, traces = row.counted()
     X, y = row.stream(N)
-    fit(row, cut((X, y), [N]), algorithm=algorithm)
+    fit(row, cut((X, y), [N]))
     once = len(traces)
     for lengths in ([1], [33], [5, 70]):
         state = row.init(kernel=bj.RBF(0.1 * lengths[0]))
-        fit(row, cut((X[:-11], y[:-11]), lengths), state, algorithm=algorithm)
-    fit(row, cut((X, y), [9]), algorithm=algorithm, standardise=True)
+        fit(row, cut((X[:-11], y[:-11]), lengths), state)
+    fit(row, cut((X, y), [9]), standardise=True)
     assert len(traces) == once > 0
 
 
@@ -532,7 +532,7 @@ def test_frequencies_are_no_rows():
     init = functools.partial(bj.Fourier().init, num_features=3, budget=10)
     state, old = jax.jit(init)(bj.RBF(0.3)), Scaling(10, np.zeros(3), np.ones(3))
     new = old._replace(variance=np.full(3, 4.0))
-    assert rescale_vectors(bj.Fourier(), state, old, new) is state
+    assert rescale_vectors(state, old, new) is state
 
 
 @pytest.mark.parametrize("away", [1e2, 1e4, 1e6])

@@ -1,6 +1,5 @@
 """A sweep gives every model what it would have had alone."""
 
-import dataclasses
 import os
 import socket
 import subprocess
@@ -85,12 +84,8 @@ def squared(scores, y):
 
 
 def test_auto_takes_all_devices_and_new_values_do_not_retrace():
-    row = next(row for row in registry.ROWS if row.name == "perceptron-random")
-    traces = []
-    algorithm = dataclasses.replace(
-        row.learner,
-        update=lambda *given: traces.append(None) or row.learner.update(*given),
-    )
+    (row,) = registry.named("perceptron-random")
+    row, traces = row.counted()
     X, y = row.stream()
     states = stacked(row)
     result = bj.sweep(states, X, y)
@@ -160,7 +155,7 @@ def test_grid_inits_stacked_states():
     )
     np.testing.assert_array_equal(states.expansion.budget, grid.columns[2])
     np.testing.assert_allclose(states.kernel.gamma, grid.columns[0])
-    np.testing.assert_allclose(states.regularization, grid.columns[1])
+    np.testing.assert_allclose(states.learner.regularization, grid.columns[1])
 
 
 @pytest.mark.parametrize("axes", [{}, {"gamma": []}, {"gamma": 1.0}, {"gamma": ["a"]}])

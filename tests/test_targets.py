@@ -17,6 +17,7 @@ from budgetjax import losses
 D, N, K, BUDGET, GAMMA = 2, 240, 3, 20, 0.5
 LEVELS = (0.1, 0.5, 0.9)
 KERNEL = kernels.rbf(GAMMA)
+SGD = bj.SGD()
 
 
 def points(n=N, seed=0):
@@ -34,11 +35,11 @@ def weights_of(n=N):
     return np.random.default_rng(2).choice([0, 0.3, 1, 1.7], n)
 
 
-def made(algorithm=bj.SGD(), num_outputs=K, **more):
+def made(learner=SGD, num_outputs=K, **more):
     given = {"num_features": D, "budget": BUDGET, "num_classes": None}
-    if isinstance(algorithm, bj.SGD):
+    if isinstance(learner, bj.SGD):
         given |= {"maintenance": bj.RemoveOldest()}
-    return algorithm.init(bj.RBF(GAMMA), num_outputs=num_outputs, **given | more)
+    return learner.init(bj.RBF(GAMMA), num_outputs=num_outputs, **given | more)
 
 
 @functools.cache
@@ -81,13 +82,8 @@ def test_steps_of_several_outputs_are_the_reference(kind, double):
         num_classes=K,
         weights=weights_of(),
     )
-    state = made(
-        loss=loss,
-        learning_rate=rate,
-        regularization=strength,
-        maintenance=strategy,
-        dtype=jnp.float64,
-    )
+    learner = bj.SGD(loss=loss, learning_rate=rate, regularization=strength)
+    state = made(learner, maintenance=strategy, dtype=jnp.float64)
     new, scores = bj.run(state, X, given, weight=weights_of())
     assert scores.shape == (N, K)
     close(scores, expected.scores)
@@ -114,12 +110,11 @@ def test_features_of_several_outputs_are_the_reference(double):
         "num_classes": K,
     }
     learns = {"optimizer": optax.sgd(rate), "loss": optax.losses.l2_loss}
-    learns |= {"dtype": jnp.float64}
-    state = made(bj.Nystrom(novelty=0.01), **learns)
+    state = made(bj.Nystrom(novelty=0.01, **learns), dtype=jnp.float64)
     expected = nystrom.run(KERNEL, X, Y, budget=BUDGET, tolerance=0.01, **rest)
     _, scores = bj.run(state, X, Y, weight=weights_of())
     close(scores, expected.scores)
-    state = made(bj.Fourier(), **learns)
+    state = made(bj.Fourier(**learns), dtype=jnp.float64)
     frequencies = np.asarray(state.expansion.vectors)[:-1:2]
     expected = fourier.run(X, Y, frequencies=frequencies, **rest)
     _, scores = bj.run(state, X, Y, weight=weights_of())
@@ -146,7 +141,7 @@ def test_levels_are_leaves_and_sweep():
     @jax.jit
     def start(middle):
         levels = jnp.stack([middle / 2, middle, (1 + middle) / 2])
-        return made(loss=losses.quantile(levels), learning_rate=0.1)
+        return made(bj.SGD(loss=losses.quantile(levels), learning_rate=0.1))
 
     middles = np.array([0.3, 0.5], np.float32)
     result = bj.sweep(jax.jit(jax.vmap(start))(middles), X, y)
@@ -247,7 +242,7 @@ def test_intercepts_and_quantiles_of_raw_targets():
     for unit in (1.0, 1e4):
         y = unit * (outputs(X)[:, 0] + 50)
         standard = (y - y.mean()) / y.std()
-        start = made(loss=losses.quantile(LEVELS))
+        start = made(bj.SGD(loss=losses.quantile(LEVELS)))
         state, _ = bj.run(start, X[:N], standard[:N])
         model = bj.Labelled(state, intercept=y.mean())
         found = bj.refit(model, X, y, loss=losses.quantile(LEVELS), penalty=10 * unit)
@@ -333,14 +328,14 @@ def test_a_stream_of_several_outputs(tmp_path):
 
 def test_a_stream_of_one_target_for_all_quantiles(tmp_path):
     X, y = points(), outputs(points())[:, 0]
-    start = made(loss=losses.quantile(LEVELS), learning_rate=0.1)
+    start = made(bj.SGD(loss=losses.quantile(LEVELS), learning_rate=0.1))
     expected, _ = bj.run(start, X, y)
     model = bj.fit_stream(start, parts(X, y), batch_rows=64)
     np.testing.assert_allclose(bj.predict(model, X), bj.predict(expected, X), atol=1e-4)
     bj.save(tmp_path / "model", model)
     loaded = bj.load(tmp_path / "model")
     levels = np.asarray(LEVELS, np.float32)
-    np.testing.assert_array_equal(loaded.state.loss.keywords["level"], levels)
+    np.testing.assert_array_equal(loaded.state.learner.loss.keywords["level"], levels)
 
 
 # What is refused.
@@ -355,11 +350,11 @@ WRONG = {
     "no output": (lambda: made(num_outputs=0), "num_outputs must be at least 1"),
     "half an output": (lambda: made(num_outputs=1.5), "num_outputs must be an integer"),
     "too few levels": (
-        lambda: made(loss=losses.quantile([0.1, 0.9])),
-        r"sgd.init: loss must have scalars, or shape \(3,\).*got shape \(2,\)",
+        lambda: made(bj.SGD(loss=losses.quantile([0.1, 0.9]))),
+        r"SGD.init: loss must have scalars, or shape \(3,\).*got shape \(2,\)",
     ),
     "levels of one output": (
-        lambda: made(num_outputs=1, loss=losses.quantile([0.1, 0.9])),
+        lambda: made(bj.SGD(loss=losses.quantile([0.1, 0.9])), num_outputs=1),
         r"loss must have scalars, got shape \(2,\); num_outputs=",
     ),
     "a level of 1": (lambda: losses.quantile([0.5, 1.0]), "level must be a number abo"),
