@@ -258,14 +258,15 @@ class Record:
 
         Args:
           abstract: whether only its subclasses have objects.
-          name: the name in files; by default that of the class.
+          name: the name in files, by which `budgetjax.load` finds a class of yours;
+            by default that of the class, which `budgetjax.register` makes known.
         """
         super().__init_subclass__()
         if "__post_init__" in vars(cls):
             raise TypeError(f"{cls.__name__}: define `check` instead of __post_init__")
         dataclasses.dataclass(frozen=True, repr=False, eq=False)(cls)
         ours = cls.__module__.partition(".")[0] == __name__.partition(".")[0]
-        if ours and not abstract:
+        if (ours or name) and not abstract:
             record(cls, name)
         fixed = [field.name for field in fields_of(cls) if _is_static(field)]
         names = [field.name for field in fields_of(cls) if not _is_static(field)]

@@ -266,7 +266,7 @@ def test_what_is_no_metric_is_refused(as_installed):
         with pytest.raises(ValueError, match="refit: learn_metric must be True, False"):
             bj.refit(learner(), X, y, learn_metric=given)
     fourier = bj.Fourier().init(bj.RBF(0.1), num_features=8, budget=20, num_classes=3)
-    with pytest.raises(ValueError, match="learn_metric must be False for fourier"):
+    with pytest.raises(ValueError, match="learn_metric must be False for Fourier"):
         bj.refit(fourier, X, y, learn_metric=True)
     with pytest.raises(ValueError, match="batches that can be read again"):
         bj.refit(learner(), iter([(X, y)]), learn_metric=True)
@@ -314,7 +314,7 @@ def test_a_compact_model_predicts_the_same(tmp_path):
     for path, each in (("whole", model), ("small", small)):
         bj.save(tmp_path / path, each)
     sizes = [(tmp_path / path).stat().st_size for path in ("small", "whole")]
-    assert sizes[0] < 0.5 * sizes[1]
+    assert sizes[0] < 0.6 * sizes[1]
     for each in (small, bj.load(tmp_path / "small"), bj.compact(small)):
         np.testing.assert_array_equal(bj.predict(each, X), bj.predict(model, X))
         np.testing.assert_allclose(

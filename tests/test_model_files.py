@@ -148,7 +148,7 @@ def forged(path, monkeypatch, node, tensors=None):
 # Of others, of none, and of budgetjax by other ways than the names of its types.
 TYPES = """
 os.system subprocess.Popen builtins.eval antigravity.fly collections.OrderedDict
-jax.tree_util.Partial run Kernel Partial Batches budgetjax. budgetjax.run
+jax.tree_util.Partial run Kernel Partial Online Learner Batches budgetjax. budgetjax.run
 budgetjax.RBF budgetjax.online.driver.run budgetjax.losses.hinge RBF.__new__
 budgetjax.kernels.RBF budgetjax.saving.model_files.os.system budgetjax.cli.main
 budgetjax..kernels.RBF budgetjax/kernels.RBF budgetjaxx.kernels.RBF optax.sgd
@@ -176,7 +176,7 @@ NODES = {
     "wrong-shape": ARRAY | {"shape": [2]},
     "no-key": KEYS | {"impl": "threefry2x32"},
     "no-generator": KEYS | {"impl": "x"},
-    "other-fields": {"type": "RBF", "fields": {"gamma": 1.0}},
+    "other-fields": {"type": "RBF", "fields": {"exact": False}},
     "more-fields": {"type": "RBF", "fields": {"gamma": 1.0, "exact": None, "x": 1}},
     "fields-in-a-list": {"type": "RBF", "fields": [1.0, None]},
     "wrong-shape-of-text": TEXT | {"shape": [7]},

@@ -199,7 +199,7 @@ def test_the_default_gamma_is_that_of_the_variance():
 def test_models_without_support_vectors(as_installed):
     waves = bj.Fourier().init(KERNEL, num_features=D, budget=4)
     for model, got in (
-        (waves, "one of fourier"),
+        (waves, "Fourier"),
         (models()["linear model"][0], "LinearModel"),
         (models()["solution"][0], "LinearModel"),
     ):
@@ -397,6 +397,8 @@ FUNCTIONS = {
         False,
     ),
     "run": (lambda m, X, y, _: bj.run(m, X, y)[0], OF_STATES, False),
+    "step": (lambda m, X, y, _: bj.step(m, X[0], y[0]), OF_STATES, False),
+    "with_learner": (lambda m, *_: bj.with_learner(m, m.learner), OF_STATES, True),
     "export": (lambda m, X, y, to: exported(m, X, to, ".onnx"), ALL, True),
     "stablehlo": (
         lambda m, X, y, to: exported(m, X, to, ".stablehlo"),
@@ -414,7 +416,7 @@ LOSSES = {
 OTHERS = {"decision_function", "predict", "probabilities", "save", "slack_of"}
 # The kernel that a state has keeps it as it is; others have tests of their own.
 OTHERS |= {"with_kernel"}
-OTHERS |= {"solve", "support"}
+OTHERS |= {"solve", "support", "variance"}
 
 
 def test_every_function_of_a_model_is_known():

@@ -72,7 +72,8 @@ def scrambled(tree, seed=0):
 
 def own(row):
     """Whether a learner has functions that only its caller knows."""
-    functions = row.shared.get("learning_rate"), row.shared.get("optimizer")
+    given = row.learner.get_params(deep=False)
+    functions = given.get("learning_rate"), given.get("optimizer")
     return any(callable(each) or isinstance(each, tuple) for each in functions)
 
 
@@ -279,7 +280,7 @@ def test_notes_and_header(path):
     said = model_files.header(path)
     assert said["format"] == model_files.FORMAT
     assert (said["budgetjax"], said["jax"]) == (bj.__version__, jax.__version__)
-    about = {"type": "forgetron", "algorithm": "forgetron", "kernel": "Normalized"}
+    about = {"type": "State", "learner": "Forgetron", "kernel": "Normalized"}
     assert said["about"] == about
 
 
@@ -378,7 +379,8 @@ def test_what_only_the_caller_knows_comes_from_like(name, path):
 )
 def test_like_must_have_the_functions_of_the_file(like, path):
     model_files.save(path, sgd())
-    message = f"load: .*{path.name}: loss must be a function .*, got 'my_loss'{NEEDED}"
+    says = f"learner.loss must be a function .*, got 'my_loss'{NEEDED}"
+    message = f"load: .*{path.name}: {says}"
     with pytest.raises(ValueError, match=message):
         model_files.load(path, like=like())
 
@@ -393,6 +395,7 @@ def test_two_functions_of_one_name_keep_their_places(path):
 
     model_files.save(path, made(0.5))
     loaded, like = model_files.load(path, like=made(0.25)), made(0.25)
+    loaded, like = loaded.learner, like.learner
     assert loaded.loss.func.__code__ is like.loss.func.__code__
     assert loaded.learning_rate.func.__code__ is like.learning_rate.func.__code__
 
@@ -405,11 +408,13 @@ def test_a_state_is_enough_for_a_model_that_has_one(path):
     assert_identical(model_files.load(path, like=state), model)
     assert_identical(model_files.load(path, like=model), model)
     for like in (sgd(losses.hinge), None):
-        with pytest.raises(ValueError, match=r"model.model.loss must .* give like="):
+        with pytest.raises(
+            ValueError, match=r"model.model.learner.loss must .* give like="
+        ):
             model_files.load(path, like=like)
     about = model_files.header(path)["about"]
     assert about["labels"] == ["a", "b"]
-    assert (about["algorithm"], about["maintenance"]) == ("sgd", "Merge")
+    assert (about["learner"], about["maintenance"]) == ("SGD", "Merge")
     assert about["type"] == "StreamModel"
 
 
@@ -423,15 +428,140 @@ def test_names_are_those_of_the_package_and_no_module_path(row, path):
     node, _ = trees.encode(state)
     assert "budgetjax" not in str(node)
     assert own(row) or "'own " not in str(node)
-    algorithm = row.name.partition("-")[0]
-    expected = {"passive": "passive_aggressive"}.get(algorithm, algorithm)
     about = model_files.header(path)["about"]
-    assert node["type"] == about["algorithm"] == expected
-    assert getattr(bj, expected) is row.learner
+    assert node["type"] == about["type"] == "State"
+    kind = node["fields"]["learner"]["type"]
+    assert kind == about["learner"] == type(row.learner).__name__
+    assert getattr(bj, kind) is type(row.learner)
     expected = (
         "Waves" if isinstance(row.learner, bj.Fourier) else type(row.kernel).__name__
     )
     assert about["kernel"] == expected
+
+
+# Fields that come and go.
+
+
+def without(monkeypatch, path, model, **lacking):
+    """A file of a model, without some fields of the records of some types."""
+
+    def encode(tree, own=None):
+        node, tensors = real(tree, own)
+        prune(node, "", tensors)
+        return node, tensors
+
+    def prune(node, at, tensors):
+        parts = node.get("fields", {})
+        for name in lacking.get(node.get("type", node.get("own type")), ()):
+            del parts[name]
+            tensors.pop(f"{at}.{name}".lstrip("."), None)
+        for name, part in parts.items():
+            if isinstance(part, dict):
+                prune(part, f"{at}.{name}", tensors)
+
+    real = trees.encode
+    with monkeypatch.context() as patch:
+        patch.setattr(trees, "encode", encode)
+        model_files.save(path, model)
+
+
+def arow(drift):
+    return bj.AROW(drift=drift).init(bj.RBF(0.5), num_features=D, budget=5)
+
+
+def test_a_field_that_an_older_file_lacks_has_its_default(path, monkeypatch):
+    """Its numbers are arrays, as `init` makes them, so that nothing compiles again."""
+    lacking = {"AROW": ("drift", "moves"), "RBF": ("exact",)}
+    X, y = registry.named("arow-multiclass")[0].stream(num_features=D)
+    y = np.where(y > 1, 1, -1)
+    usual = bj.AROW().init(bj.RBF(0.5), num_features=D, budget=5)
+    usual, _ = bj.run(usual, X, y)
+    without(monkeypatch, path, usual, **lacking)
+    assert_identical(model_files.load(path), usual)
+    # Stacked states of other values, which the file has not.
+    stacked = jax.vmap(arow)(jnp.array([0.0, 0.5]))
+    without(monkeypatch, path, stacked, **lacking)
+    assert_identical(model_files.load(path), jax.vmap(arow)(jnp.zeros(2)))
+
+
+def test_a_default_that_depends_on_the_targets_is_that_of_init(path, monkeypatch):
+    for classes, rate in ((None, 0.3), (3, 1.0)):
+        made = bj.SGD().init(bj.RBF(0.5), num_features=D, budget=5, num_classes=classes)
+        without(monkeypatch, path, made, SGD=("learning_rate", "regularization"))
+        loaded = model_files.load(path)
+        assert_identical(loaded, made)
+        assert float(loaded.learner.learning_rate) == np.float32(rate)
+
+
+def test_named_tuples_and_records_alone_have_defaults_too(path, monkeypatch):
+    expansion = arow(0.1).expansion
+    without(monkeypatch, path, expansion, Expansion=("average",))
+    assert_identical(model_files.load(path), expansion)
+    without(
+        monkeypatch, path, bj.Pegasos(regularization=0.5), Pegasos=("regularization",)
+    )
+    assert bj.equal(model_files.load(path), bj.Pegasos())
+
+
+@pytest.mark.parametrize(
+    ("model", "lacking", "says"),
+    [
+        (lambda: arow(0.1), {"Expansion": ("ages",)}, "expansion, a Expansion,"),
+        (lambda: bj.RBF(0.5), {"RBF": ("gamma",)}, "model, a RBF,"),
+        (lambda: arow(0.1), {"State": ("counts",)}, "model, a State,"),
+    ],
+)
+def test_a_field_without_a_default_must_be_there(
+    model, lacking, says, path, monkeypatch
+):
+    without(monkeypatch, path, model(), **lacking)
+    with pytest.raises(ValueError, match=f"{says} must have the fields .*, got "):
+        model_files.load(path)
+
+
+def test_a_field_that_nothing_here_has_is_refused(path, monkeypatch):
+    node = {"type": "Perceptron", "fields": {"margin": 1.0, "slope": 2.0}}
+    with monkeypatch.context() as patch:
+        patch.setattr(trees, "encode", lambda tree, own=None: (node, {}))
+        model_files.save(path, bj.Perceptron())
+    message = "a Perceptron, must have the fields margin, got margin, slope: the file"
+    with pytest.raises(ValueError, match=message):
+        model_files.load(path)
+
+
+def test_a_class_of_ones_own_may_have_a_name_in_files(path, monkeypatch):
+    monkeypatch.setattr(_pytree, "records", dict(_pytree.records))
+
+    class Mine(bj.Record, name="mine"):
+        width: float = bj.leaf(default=2.0)
+        kind: str = bj.static(default="flat")
+
+    class Steep(bj.Perceptron, name="my.steep"):
+        slope: float = bj.leaf(default=1.0)
+
+    class Unknown(bj.Record):
+        width: float = 2.0
+
+    for one, name in (
+        (Mine(jnp.ones(3), "round"), "mine"),
+        (Steep(slope=3.0), "my.steep"),
+    ):
+        assert trees.encode(one)[0]["type"] == name
+        loaded = returned(path, one)
+        assert type(loaded) is type(one)
+        assert_identical(loaded, one)
+    without(monkeypatch, path, Mine(3.0, "round"), mine=("width",))
+    assert bj.equal(model_files.load(path), Mine(2.0, "round"))
+    # A state of it needs no `like` either.
+    state = Steep(slope=2.0).init(bj.RBF(0.5), num_features=D, budget=5)
+    assert_identical(returned(path, state), state)
+    assert model_files.header(path)["about"]["learner"] == "Steep"
+    model_files.save(path, Unknown(3.0))
+    with pytest.raises(ValueError, match=r"got 'test_.*Unknown'; for one of your own"):
+        model_files.load(path)
+    assert_identical(model_files.load(path, like=Unknown()), Unknown(3.0))
+    with pytest.raises(ValueError, match="the name 'mine' must be free, got that of"):
+        type("Other", (bj.Record,), {"__module__": "other"}, name="mine")
 
 
 def test_records_have_the_names_of_their_classes():
@@ -474,11 +604,10 @@ def test_a_record_may_not_take_the_name_of_another(monkeypatch):
     assert names.type_of("Again") is second
 
 
-def test_public_algorithms_and_solvers_have_their_own_names():
-    for kind, known in (
-        (bj.Algorithm, online_registry.by_name()),
-        (bj.Solver, solvers.by_name()),
-    ):
-        found = {name for name in dir(bj) if isinstance(getattr(bj, name), kind)}
-        assert found == {name for name, one in known.items() if name in bj.__all__}
-        assert all(getattr(bj, name).name == name for name in found)
+def test_public_learners_and_solvers_have_their_own_names():
+    found = {name for name in dir(bj) if isinstance(getattr(bj, name), bj.Solver)}
+    assert found == {name for name in solvers.by_name() if name in bj.__all__}
+    assert all(getattr(bj, name).name == name for name in found)
+    for kind in online_registry.LEARNERS:
+        assert getattr(bj, kind.__name__) is kind
+        assert names.type_of(kind.__name__) is kind

@@ -1,5 +1,7 @@
 """Verbs that exchange a part of a state: its kernel, its learner, its iterates."""
 
+from collections.abc import Sequence
+
 import jax
 import jax.numpy as jnp
 
@@ -10,6 +12,7 @@ from budgetjax.kernels import Kernel
 from budgetjax.online import driver
 from budgetjax.online.learner import Learner
 from budgetjax.online.state import State
+from budgetjax.online.support_set import Expansion
 
 
 @names_errors("with_kernel")
@@ -80,9 +83,8 @@ def with_learner(state: State, learner: Learner) -> State:
     if not isinstance(learner, Learner):
         wanted = "be one such as budgetjax.Pegasos()"
         raise ArgumentError("learner", wanted, f"{learner!r}")
-    real = not losses.takes_labels(old.loss)
-    columns = state.num_columns
-    num_classes = None if real else max(2, columns)
+    num_classes, columns = _num_classes(state), state.num_columns
+    real = num_classes is None
     asks = {"num_outputs": real, "num_classes": not real and columns > 1}
     asks["average"] = state.expansion.average is not None
     for name, needed in asks.items():
@@ -103,6 +105,30 @@ def with_learner(state: State, learner: Learner) -> State:
         wanted = f"remember what the one of the state does, {kind}"
         raise ArgumentError("learner", wanted, type(learner).__name__)
     return new
+
+
+def bind_fields(state: State, names: Sequence[str]) -> State:
+    """The state, or stacked states, with these fields of its learner bound.
+
+    They are as a user gives them, and all others are bound already.
+    """
+    learner, num_classes = state.learner, _num_classes(state)
+    given = {name: vars(learner)[name] for name in names}
+
+    def bind(others: Learner, expansion: Expansion) -> Learner:
+        return others._replace(**given).bind(expansion, num_classes)
+
+    for _ in state.expansion.vectors.shape[:-2]:
+        bind = jax.vmap(bind)
+    # None is no leaf, so that stacked models share what is given.
+    bound = bind(learner._replace(**dict.fromkeys(names)), state.expansion)
+    return Record._replace(state, learner=bound)
+
+
+def _num_classes(state: State) -> int | None:
+    """`num_classes` of the `init` that made the state."""
+    takes_labels = losses.takes_labels(state.loss)
+    return max(2, state.num_columns) if takes_labels else None
 
 
 def _learner_of(state: State, function: str) -> Learner:

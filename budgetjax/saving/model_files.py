@@ -83,7 +83,8 @@ def load(path: str | os.PathLike[str], *, like: Any = None) -> Any:
     The model is equal bit for bit: JAX arrays return as JAX arrays on the default
     device, NumPy arrays as NumPy arrays. Nothing in the file is executed, so an
     untrusted file is safe to load: types and functions are looked up by name among
-    those of budgetjax and optax, and other names are rejected.
+    those of budgetjax and optax, and other names are rejected. A field that the file
+    lacks, as it is older, has its default; an unknown one is an error.
 
     Args:
       path: the file.

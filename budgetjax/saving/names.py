@@ -66,10 +66,20 @@ def parts_of(record: Any) -> dict[str, Any]:
     return {name: vars(record).get(name) for name in fields_of(type(record))}
 
 
-def build_record(kind: type, parts: Mapping[str, Any]) -> Any:
-    """A record with these fields, without the checks of its constructor."""
+def defaults_of(kind: type) -> dict[str, Any]:
+    """The fields that a record in a file may lack, with their values."""
     if is_named_tuple(kind):
-        return kind._make(parts.values())
+        return dict(kind._field_defaults)
+    assert dataclasses.is_dataclass(kind)
+    fields = dataclasses.fields(kind)
+    return {f.name: f.default for f in fields if f.default is not dataclasses.MISSING}
+
+
+def build_record(kind: type, parts: Mapping[str, Any]) -> Any:
+    """A record with these fields or defaults, without checks of its constructor."""
+    parts = defaults_of(kind) | dict(parts)
+    if is_named_tuple(kind):
+        return kind._make(parts[name] for name in kind._fields)
     record = object.__new__(kind)
     vars(record).update(parts)
     return record
@@ -86,15 +96,17 @@ def name_of(record: Any) -> str | None:
 
 def type_of(name: str) -> type | None:
     """The class of this name, or None."""
+    # All that is public must be imported before its records are known.
+    importlib.import_module("budgetjax.public")
+    if name in _pytree.records:
+        return _pytree.records[name]
     package, _, short = name.rpartition(".")
     if package:
         kind = vars(optax).get(short) if package == "optax" else None
         return kind if has_fields(kind) else None
-    # All that is public must be imported before its records are known.
-    importlib.import_module("budgetjax.public")
     known = solvers.by_name()
-    if name in _pytree.records or name not in known:
-        return _pytree.records.get(name)
+    if name not in known:
+        return None
     # The state of a solver, which its `init` returns.
     kind = known[name].init.__annotations__.get("return")
     return kind if has_fields(kind) else None

@@ -18,6 +18,8 @@ from jax.tree_util import Partial
 from budgetjax import _half_precision
 from budgetjax._errors import ArgumentError
 from budgetjax._pytree import Function
+from budgetjax.online.changes import bind_fields
+from budgetjax.online.state import State
 from budgetjax.saving import names
 from budgetjax.saving.names import FUNCTIONS, fields_of, has_fields, own_name
 
@@ -184,7 +186,7 @@ class Decoder(NamedTuple):
             case {"text": list(texts), "dtype": str(dtype), "shape": list(shape)}:
                 return np.array(texts, dtype).reshape(shape)
             case {"fields": dict(parts)}:
-                return names.build_record(self.type(node, at), self.fields(parts, at))
+                return self.record(self.type(node, at), parts, at)
             case {"estimator": str(name), "parameters": dict(), "learned": dict()}:
                 module = importlib.import_module(names.ESTIMATORS)
                 if name not in module.__all__:
@@ -241,14 +243,26 @@ class Decoder(NamedTuple):
             return jax.random.wrap_key_data(jnp.array(array), impl=node["impl"])
         return jnp.array(array)
 
+    def record(self, kind: Any, parts: dict[str, Json], at: str) -> Any:
+        """A record of this class, with defaults of the fields that the file lacks."""
+        record = names.build_record(kind, self.fields(parts, at))
+        if not isinstance(record, State):
+            return record
+        match parts["learner"]:
+            case {"fields": dict(found)}:
+                every = fields_of(type(record.learner))
+                if lacking := [name for name in every if name not in found]:
+                    return bind_fields(record, lacking)
+        return record
+
     def type(self, node: dict[str, Any], at: str) -> Any:
         """The class of a record."""
         name = node["type"] if "type" in node else node["own type"]
         kind = names.type_of(name) if "type" in node else None
         if kind is None:
             kind = self.given(at, name, "be of a type of budgetjax or optax")
-        found, wanted = tuple(node["fields"]), fields_of(kind)
-        if found != wanted:
+        found, wanted = node["fields"].keys(), fields_of(kind)
+        if not set(wanted) - names.defaults_of(kind).keys() <= found <= set(wanted):
             part, fields = f"{format_path(at)}, a {name},", ", ".join(wanted)
             got = f"{', '.join(found)}: {self.age}"
             raise PartError(part, f"have the fields {fields}", got)
