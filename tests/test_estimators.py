@@ -26,8 +26,8 @@ from sklearn.linear_model import Ridge
 from sklearn.metrics import d2_tweedie_score, log_loss, r2_score
 from sklearn.metrics.pairwise import pairwise_kernels
 from sklearn.model_selection import GridSearchCV, KFold, cross_val_score
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.svm import SVC, SVR, LinearSVC
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
@@ -442,7 +442,7 @@ def test_attributes_are_the_model():
 KEPT = {
     **ESTIMATORS,
     "key": BudgetedKernelClassifier(10, **ROOM | {"maintenance": "remove_random"}),
-    "optimiser": BudgetedKernelClassifier(10, algorithm="nystrom", random_state=0),
+    "optimiser": BudgetedKernelClassifier(10, learner=bj.Nystrom(), random_state=0),
     "kernel-model": MPUClassifier(kernel="rbf", random_state=0),
     "quantile": BudgetedKernelRegressor(
         10, loss=losses.quantile(0.9), refit=False, random_state=0
@@ -625,15 +625,14 @@ def test_a_weight_is_so_many_rows(monkeypatch):
     # Where the support vectors are given, the refit is all there is. It starts from
     # what four fifths of the rows say, which are others: it has to end at the minimum.
     monkeypatch.setattr("budgetjax.estimators.supervised.TOLERANCE", 1e-7)
-    options = {"landmarks": stream()[0][:10]}
-    given = {"algorithm": "arow", "maintenance": None, "shuffle": False}
-    check_weights(made("two", options=options, **given), 1e-3)
+    given = {"learner": bj.AROW(), "vectors": stream()[0][:10], "maintenance": None}
+    check_weights(made("two", shuffle=False, **given), 1e-3)
 
 
-def test_landmarks_outlive_a_first_pass_over_some_rows(monkeypatch):
+def test_fixed_vectors_outlive_a_first_pass_over_some_rows(monkeypatch):
     monkeypatch.setattr("budgetjax.estimators.online.FIRST_ROWS", 50)
     X, y = stream("two")
-    given = {"algorithm": "arow", "maintenance": None, "options": {"landmarks": X[:10]}}
+    given = {"learner": bj.AROW(), "vectors": X[:10], "maintenance": None}
     model = made("two", **given).fit(X, y)
     assert model.n_support_ == 10
     assert model.score(X, y) > 0.8
@@ -708,37 +707,31 @@ def test_balanced_classes():
 # What is refused.
 
 NUMBERS = stream("targets")[1]
-ARE = "settings of {} must be among"
+ONE = "learner must be 'auto', or one such as budgetjax.Pegasos"
 REFUSED = [
-    ("two", {"algorithm": "svm"}, "algorithm must be .*arow.*'svm'"),
+    ("two", {"learner": "pegasos"}, f"{ONE}.* got 'pegasos'"),
+    ("two", {"learner": bj.Pegasos}, f"{ONE}.* got <class"),
+    ("two", {"learner": bj.RBF(1.0)}, f"{ONE}.* got RBF"),
     (
-        *("two", {"algorithm": "arow", "regularization": 0.1}),
-        f"{ARE.format('arow')} confidence.* regularization=0.1",
-    ),
-    (
-        *("two", {"algorithm": "forgetron", "maintenance": "merge"}),
-        f"{ARE.format('forgetron')}.* maintenance='merge'",
+        *("two", {"learner": bj.Forgetron(), "maintenance": "merge"}),
+        "maintenance must be None, as Forgetron takes none, got Merge",
     ),
     ("two", {"maintenance": "burn"}, "remove_oldest.*'burn'"),
     (
-        *("two", {"options": {"average": True}, "refit": False}),
-        f"{ARE.format('arow')}.* average=True",
+        *("two", {"average": True, "refit": False}),
+        "average must be False, as AROW takes none, got True",
     ),
     (
-        *("two", {"algorithm": "pegasos", "options": {"average": True}}),
+        *("two", {"learner": bj.Pegasos(), "average": True}),
         "average must be False before a refit.*True",
     ),
-    ("two", {"loss": "logistic", "refit": False}, "loss must be 'hinge'.*'arow'.*'log"),
+    ("two", {"loss": "logistic", "refit": False}, "loss must be 'hinge'.*AROW.*'log"),
     ("two", {"loss": "cubic"}, "hinge, logistic.*'cubic'"),
+    ("two", {"vectors": [[0.0, 1.0]]}, "vectors must be None, as Pegasos takes none"),
     (
-        *("two", {"options": {"learning_rate": 1.0}, "algorithm": "arow"}),
-        f"{ARE.format('arow')} confidence, drift.* learning_rate=1.0",
+        *("two", {"learner": bj.AROW(), "vectors": [[0.0, 1.0, 2.0]]}),
+        r"vectors must have shape \(m, 2\).*got \(1, 3\)",
     ),
-    (
-        *("two", {"options": {"maintenance": "merge"}}),
-        "options must be a dict of arguments that are no parameters.*'merge'",
-    ),
-    ("two", {"options": [3]}, r"options must be a dict.*\[3\]"),
     ("two", {"kernel": bj.RBF(1.0), "gamma": 0.5}, "gamma must be 'scale'.*=0.5"),
     ("two", {"gamma": "wide"}, "gamma must be 'scale'.*'wide'"),
     ("two", {"gamma": -1.0}, "gamma must be.*-1.0"),
@@ -753,8 +746,8 @@ REFUSED = [
     ("two", {"move_vectors": True, "refit": False}, "move_vectors must be its default"),
     ("two", {"learn_metric": True, "refit": False}, "learn_metric must be its default"),
     ("two", {"penalty": [1.0, 2.0], "refit": False}, r"penalty must be its .*\[1.0, 2"),
-    ("three", {"algorithm": "forgetron"}, "num_classes must be 2.*Forgetron.*got 3"),
-    ("targets", {"algorithm": "arow"}, "algorithm must be one of fourier, .*'arow'"),
+    ("three", {"learner": bj.Forgetron()}, "num_classes must be 2.*Forgetron.*got 3"),
+    ("targets", {"learner": bj.AROW()}, "learner must be one of real .* got AROW"),
     ("targets", {"quantile": 1.0}, "quantile must be a number above 0.*1"),
     ("targets", {"quantile": []}, "quantile must be a number or a list"),
     ("targets", {"quantile": [[0.5, 0.6]]}, "quantile must be a number or a list"),
@@ -837,9 +830,9 @@ def test_solvers_that_have_not_converged_say_so():
 @pytest.mark.parametrize(
     ("kind", "given"),
     [
-        ("two", {"algorithm": "arow"}),
-        ("two", {"algorithm": "nystrom", "maintenance": None, "refit": False}),
-        ("three", {"algorithm": "sgd", "refit": False}),
+        ("two", {"learner": bj.AROW()}),
+        ("two", {"learner": bj.Nystrom(), "maintenance": None, "refit": False}),
+        ("three", {"learner": bj.SGD(), "refit": False}),
     ],
 )
 def test_probabilities(kind, given):
@@ -903,12 +896,12 @@ def test_probabilities_without_a_refit_are_of_the_logistic_loss():
 # A value of every parameter but `progress`, which is not its default.
 NOT_DEFAULT = {
     "budget": 7,
-    "algorithm": "norma",
+    "learner": bj.NORMA(learning_rate=0.2, regularization=0.02),
     "kernel": "laplacian",
     "gamma": 0.3,
     "maintenance": "remove_smallest",
-    "regularization": 0.02,
-    "options": {"learning_rate": 0.2},
+    "average": True,
+    "vectors": [[0.0, 1.0, 2.0], [1.0, 0.0, 1.0]],
     "refit": False,
     "penalty": 3.0,
     "move_vectors": True,
@@ -936,7 +929,7 @@ SILENT = {"progress", "random_state"}
 
 @pytest.fixture
 def asked(monkeypatch):
-    """What an estimator asks of the algorithms and solvers, which do nothing."""
+    """What an estimator asks of the learners and solvers, which do nothing."""
     seen = []
 
     def written(leaf):
@@ -950,7 +943,7 @@ def asked(monkeypatch):
             ]
         )
 
-    def run(algorithm, state, rows, y, weight, block_size):
+    def run(state, rows, y, weight, block_size):
         note(state, rows, y, weight)
         expansion = state.expansion._replace(num_active=1)
         return state._replace(expansion=expansion), None
@@ -986,7 +979,7 @@ def asked(monkeypatch):
 @pytest.mark.usefixtures("as_installed")
 @each
 def test_every_pair_of_parameters_is_done_or_refused(estimator, asked):
-    """One that changes nothing that is asked of an algorithm is an error."""
+    """One that changes nothing that is asked of a learner is an error."""
     kind = type(estimator)
     defaults = kind().get_params()
     loss = {"loss": "huber" if kind is BudgetedKernelRegressor else "logistic"}
@@ -1151,7 +1144,7 @@ def test_constant_targets():
 
 def test_the_average_predicts():
     X, y = stream()
-    given = {"algorithm": "sgd", "options": {"average": True}, "refit": False}
+    given = {"learner": bj.SGD(), "average": True, "refit": False}
     model = made("two", **given).fit(X, y)
     averaged = bj.average_iterates(model.state_)
     np.testing.assert_allclose(
@@ -1170,7 +1163,7 @@ def test_a_quantile_of_the_stream():
     # A power of two as the unit changes no digit.
     larger = made("targets", **given).fit(X, 1024 * y)
     np.testing.assert_allclose(larger.predict(X), 1024 * model.predict(X), rtol=1e-12)
-    loss = model.model_.model.loss
+    loss = model.model_.model.learner.loss
     above, below = (float(jax.grad(loss)(0.0, target)) for target in (1.0, -1.0))
     assert -above / (below - above) == pytest.approx(0.9, rel=1e-6)
 
@@ -1387,6 +1380,111 @@ def test_pipeline_and_search(digits):
     np.testing.assert_allclose(np.mean(scores), search.best_score_, 1e-6)
 
 
+# Learners, kernels and strategies are values: names of their fields replace them.
+
+
+def perceptron(margin=0.5, **more):
+    """A learner that is the better, the fewer rows its margin lets in."""
+    return made("two", learner=bj.Perceptron(margin=margin), refit=False, **more)
+
+
+def test_nested_names_replace_values():
+    learner = bj.Perceptron(margin=0.5)
+    kernel = bj.Normalized(bj.Polynomial(2))
+    model = made("two", learner=learner, kernel=kernel, gamma="auto")
+    shown = model.get_params()
+    assert (shown["learner"], shown["learner__margin"]) == (learner, 0.5)
+    assert shown["kernel__kernel__degree"] == 2
+    copied = clone(model)
+    assert copied.learner is learner
+    assert copied.set_params(learner__margin=2.0) is copied
+    assert (copied.learner.margin, learner.margin) == (2.0, 0.5)
+    assert model.learner is learner
+    copied.set_params(kernel__kernel__degree=3, maintenance=bj.Merge())
+    assert (copied.kernel.kernel.degree, kernel.kernel.degree) == (3, 2)
+    copied.set_params(maintenance__same_sign=False, kernel=bj.RBF(1.0))
+    assert copied.maintenance.same_sign is False
+    copied.set_params(kernel__gamma=2.0)
+    assert copied.kernel.gamma == 2.0
+    # Together, in any order, and of a learner that comes in the same call.
+    copied.set_params(learner__epsilon=0.3, budget=7, learner=bj.Ahpatron())
+    assert type(copied.learner) is bj.Ahpatron
+    assert (copied.learner.epsilon, copied.budget) == (0.3, 7)
+    pipe = make_pipeline(StandardScaler(), model)
+    pipe.set_params(budgetedkernelclassifier__learner__margin=3.0)
+    assert clone(pipe)[-1].learner.margin == 3.0
+    again = pickle.loads(pickle.dumps(model))
+    assert bj.equal(again.learner, model.learner)
+
+
+NESTED = [
+    ({"learner__slope": 1.0}, "fields of Perceptron must be among margin, got 'slope'"),
+    ({"learner__margin__x": 1.0}, "margin must be a record, .*got 0.5"),
+    ({"learner__margin": "wide"}, "margin must be a finite number .*got 'wide'"),
+    ({"learner__margin": -1.0}, "margin must be a finite number .*got -1.0"),
+    ({"learner__margin": None}, "margin must be a finite number .*got None"),
+    (
+        {"learner": "auto", "learner__margin": 1.0},
+        "learner must be a learner, a kernel or a strategy to have learner__margin, "
+        "got 'auto'",
+    ),
+    ({"kernel__gamma": 1.0}, "kernel must be a learner, .*kernel__gamma, got 'rbf'"),
+    ({"budget__x": 1}, "budget must be a learner, a kernel .*budget__x, got 10"),
+    ({"lerner__margin": 1.0}, "Invalid parameter 'lerner'"),
+]
+
+
+@pytest.mark.parametrize(("given", "says"), NESTED)
+def test_wrong_nested_names_change_nothing(given, says, as_installed):
+    model = perceptron()
+    before = model.get_params()
+    with pytest.raises(ValueError, match=says):
+        model.set_params(**given)
+    assert model.get_params() == before
+    # Of what is wrong, scikit-learn finds names of no parameter last.
+    if "lerner__margin" not in given:
+        with pytest.raises(ValueError, match=says):
+            model.set_params(epochs=7, **given)
+        assert model.get_params() == before
+
+
+def margins(estimator, name, n_jobs=None):
+    """A search over margins; and each alone, by an estimator that is made with it."""
+    X, y = stream(n=240)
+    values = [0.0, 0.1, 1.0, 1e6]
+    search = GridSearchCV(
+        estimator, {name: values}, cv=KFold(3), error_score="raise", n_jobs=n_jobs
+    ).fit(X, y)
+    alone = [
+        np.mean(cross_val_score(perceptron(one), X, y, cv=KFold(3))) for one in values
+    ]
+    found = search.cv_results_["mean_test_score"]
+    np.testing.assert_array_equal(found, alone)
+    assert len(set(alone)) == len(values)
+    assert search.best_params_ == {name: values[int(np.argmax(alone))]}
+    assert search.best_score_ == max(alone)
+    return search.best_estimator_, perceptron(values[int(np.argmax(alone))]).fit(X, y)
+
+
+def test_a_search_over_a_field_of_the_learner_fits_every_value():
+    estimator = perceptron(0.3)
+    best, alone = margins(estimator, "learner__margin")
+    assert best.learner.margin == alone.learner.margin
+    assert bj.equal(best.state_, alone.state_)
+    assert estimator.learner.margin == 0.3
+
+
+def test_a_search_in_a_pipeline_fits_every_value():
+    pipe = Pipeline([("same", FunctionTransformer()), ("clf", perceptron(0.3))])
+    best, alone = margins(pipe, "clf__learner__margin")
+    assert bj.equal(best["clf"].state_, alone.state_)
+
+
+def test_a_search_by_processes_fits_every_value(quick_process):
+    best, alone = margins(perceptron(0.3), "learner__margin", n_jobs=2)
+    assert bj.equal(best.learner, alone.learner)
+
+
 # Blocks of rows.
 
 
@@ -1401,7 +1499,7 @@ def test_few_sizes_of_blocks():
 
 
 def test_all_rows_are_learned_in_their_order(monkeypatch):
-    def run(algorithm, state, rows, y, *, weight, **more):
+    def run(state, rows, y, *, weight, **more):
         learned.append(rows[weight > 0])
         return state, None
 

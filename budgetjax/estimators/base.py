@@ -73,6 +73,7 @@ class Estimator(BaseEstimator):
     n_iter_: int = cast(int, SetByFit())
     n_features_in_: int = cast(int, SetByFit())
 
+    @names_class
     def set_params(self, **params: Any) -> Self:
         """Sets parameters by name; `learner__margin` is the field of a new learner.
 
@@ -80,22 +81,19 @@ class Estimator(BaseEstimator):
         them.
         """
         nested: dict[str, dict[str, Any]] = defaultdict(dict)
-        for key, value in params.items():
-            name, _, rest = key.partition("__")
-            if rest:
-                nested[name][rest] = value
-        super().set_params(**{k: v for k, v in params.items() if "__" not in k})
         known = self.get_params(deep=False)
+        for key in params:
+            name, _, rest = key.partition("__")
+            if rest and name in known:
+                nested[name][rest] = params[key]
+        own = {k: v for k, v in params.items() if k.partition("__")[0] not in nested}
         for name, changes in nested.items():
-            if name not in known or hasattr(known[name], "set_params"):
-                super().set_params(**{f"{name}__{k}": v for k, v in changes.items()})
-                continue
-            if not isinstance(known[name], Record):
+            part = params.get(name, known[name])
+            if not isinstance(part, Record):
                 wanted = f"be a learner, a kernel or a strategy to have {name}__"
-                got = f"{known[name]!r}"
-                raise ArgumentError(name, wanted + next(iter(changes)), got)
-            setattr(self, name, replace_params(known[name], changes))
-        return self
+                raise ArgumentError(name, wanted + next(iter(changes)), f"{part!r}")
+            own[name] = replace_params(part, changes)
+        return super().set_params(**own)
 
     @property
     def model_(self) -> Labelled:

@@ -582,8 +582,10 @@ class OnlineEstimator(Estimator):
             self.kernel, gamma, sample, needs_distances=needs_distances
         )
         origin = inputs.origin_of(None if codes else kernel, sample)
-        if arguments["vectors"] is not None:
-            arguments["vectors"] = arguments["vectors"] - origin[None]
+        vectors = arguments["vectors"]
+        if vectors is not None and np.shape(vectors)[1:] == origin.shape:
+            # What has another shape is an error of `init`.
+            arguments["vectors"] = _checks.array("vectors", vectors) - origin[None]
         state = learner.init(
             kernel,
             num_features=sample.rows.shape[1],
@@ -612,7 +614,8 @@ class OnlineEstimator(Estimator):
         if not counts or not learner.has_vectors:
             return budget
         vectors = arguments["vectors"]
-        return min(budget, max(most_rows, 0 if vectors is None else len(vectors)))
+        given = 0 if vectors is None else len(np.atleast_1d(vectors))
+        return min(budget, max(most_rows, given))
 
     def _with_room(self, model: Labelled, more: int) -> Labelled:
         """The model with slots for more rows, up to the budget."""

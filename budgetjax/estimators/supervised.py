@@ -174,8 +174,11 @@ class Supervised(OnlineEstimator):
         """Whether parameters leave the form of a table to the data."""
         free = isinstance(self.kernel, str) and self.kernel == "rbf"
         free = free and is_auto(self.gamma) and is_auto(self.encode)
+        free = free and self.vectors is None
         free = free and not self.move_vectors and self.learn_metric in ("auto", True)
-        return free and (is_auto(self.learner) or self._learner.has_vectors)
+        learner = self.learner
+        has_vectors = isinstance(learner, Learner) and learner.has_vectors
+        return free and (is_auto(learner) or has_vectors)
 
     @property
     def _learner(self) -> Learner:
