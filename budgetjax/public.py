@@ -72,6 +72,7 @@ from budgetjax.refitting.reduce import compact as compact
 from budgetjax.refitting.reduce import prune as prune
 from budgetjax.refitting.refit import refit as refit
 from budgetjax.refitting.shard_rows import shard_rows as shard_rows
+from budgetjax.saving import names as _names
 from budgetjax.saving.model_files import load as load
 from budgetjax.saving.model_files import save as save
 from budgetjax.scaling import default_gamma as default_gamma
@@ -100,4 +101,14 @@ from budgetjax.stream.model import CheckpointError as CheckpointError
 from budgetjax.stream.model import StreamError as StreamError
 from budgetjax.stream.model import StreamModel as StreamModel
 
+
+def _import_estimators() -> None:
+    """Imports all estimators, which register themselves for model files."""
+    from budgetjax import estimators
+
+    for name in estimators.__all__:
+        getattr(estimators, name)
+
+
+_names.import_estimators.append(_import_estimators)
 _jax_export.register_types()

@@ -36,7 +36,7 @@ from compare import same
 from scipy.sparse import csr_array
 
 import budgetjax as bj
-from budgetjax import _checks, _progress, _pytree, cli, estimators, online, solvers
+from budgetjax import _checks, _progress, _pytree, cli, estimators, online
 from budgetjax import models as scorer
 from budgetjax.cli import main, options, reading, solving, targets
 from budgetjax.cli.commands import budgetjax as group
@@ -47,6 +47,7 @@ from budgetjax.refitting import training_data
 from budgetjax.saving import model_files
 from budgetjax.scaling import Scaling
 from budgetjax.solvers import one_versus_rest
+from budgetjax.solvers.registry import by_name as solvers_by_name
 from budgetjax.stream import batches, fit
 
 N, TESTED = 300, 60
@@ -624,14 +625,14 @@ def test_another_learner_without_scaling(at):
 def test_every_learner_can_be_named():
     text = " ".join(good("train --help").split()).replace("- ", "-")
     assert options.online_names() == tuple(map(option_of, registry.by_name()))
-    assert options.solver_names() == tuple(map(option_of, solvers.by_name()))
+    assert options.solver_names() == tuple(map(option_of, solvers_by_name()))
     for name in (*options.online_names(), *options.solver_names()):
         # In the list of names, and a solver in the text above it too.
         times = 1 if name in options.online_names() else 2
         assert len(re.findall(rf"(?<![\w-]){name}(?![\w-])", text)) >= times
     for name in options.solver_names():
         name = name.replace("-", "_")
-        assert solvers.by_name()[name] is getattr(bj, name)
+        assert solvers_by_name()[name] is getattr(bj, name)
 
 
 def option_of(name):

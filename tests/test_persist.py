@@ -13,11 +13,12 @@ import registry
 from registry import N
 
 import budgetjax as bj
-from budgetjax import _pytree, losses, solvers
+from budgetjax import _pytree, losses
 from budgetjax._pytree import Static
 from budgetjax.online import driver
 from budgetjax.online import registry as online_registry
 from budgetjax.saving import model_files, names, trees
+from budgetjax.solvers.registry import by_name as solvers_by_name
 
 D = 3
 
@@ -606,7 +607,7 @@ def test_a_record_may_not_take_the_name_of_another(monkeypatch):
 
 def test_public_learners_and_solvers_have_their_own_names():
     found = {name for name in dir(bj) if isinstance(getattr(bj, name), bj.Solver)}
-    assert found == {name for name in solvers.by_name() if name in bj.__all__}
+    assert found == {name for name in solvers_by_name() if name in bj.__all__}
     assert all(getattr(bj, name).name == name for name in found)
     for kind in online_registry.LEARNERS:
         assert getattr(bj, kind.__name__) is kind

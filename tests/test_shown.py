@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import budgetjax as bj
-from budgetjax import solvers
 from budgetjax.online import registry
+from budgetjax.solvers.registry import by_name as solvers_by_name
 
 
 def test_a_state_is_printed_in_one_line():
@@ -76,7 +76,7 @@ def test_help_and_signature_are_about_the_learner(kind):
     assert "num_features: d, the length of an example." in methods
 
 
-@pytest.mark.parametrize("name", solvers.by_name())
+@pytest.mark.parametrize("name", solvers_by_name())
 def test_help_is_about_the_solver(name):
     record = getattr(bj, name)
     text = pydoc.render_doc(record, renderer=pydoc.plaintext)

@@ -8,6 +8,8 @@ import click
 import jax
 import numpy as np
 
+# All records that a file may hold are known then.
+import budgetjax.public  # noqa: F401
 from budgetjax import models
 from budgetjax._pytree import Counter, value_repr
 from budgetjax.cli import reports, targets

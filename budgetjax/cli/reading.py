@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 import click
 import numpy as np
 
+# All records that a file may hold are known then.
+import budgetjax.public  # noqa: F401
 from budgetjax import _checks, models, raw_rows, stream
 from budgetjax._errors import names_errors
 from budgetjax.cli import reports

@@ -6,7 +6,7 @@ from typing import Any
 import click
 import numpy as np
 
-from budgetjax import scaling, solvers
+from budgetjax import scaling
 from budgetjax._errors import names_errors
 from budgetjax.cli import learners, options, reading, reports, targets
 from budgetjax.cli.learners import Job
@@ -20,6 +20,7 @@ from budgetjax.solvers.one_versus_rest import (
     convergence_warning,
     one_versus_rest,
 )
+from budgetjax.solvers.registry import by_name as solvers_by_name
 from budgetjax.solvers.solver import Solver
 from budgetjax.stream.batches import cast_numbers
 
@@ -68,7 +69,7 @@ def find_solver(learner: str | None) -> Solver | None:
     """The solver of this name, or None; raises for an option that it does not have."""
     if learner is None or learner not in options.solver_names():
         return None
-    solver = solvers.by_name()[options.python_name(learner)]
+    solver = solvers_by_name()[options.python_name(learner)]
     refused = ["epochs", "refit", "metric", "checkpoint", "regression"]
     refused += [name for name in ("budget", "penalty") if not solver.takes(name)]
     refused += ["gamma"] if solver.linear else []

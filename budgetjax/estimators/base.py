@@ -12,12 +12,13 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from budgetjax import _checks, _compile_cache, models
+from budgetjax import _checks, _compile_cache, estimators, models
 from budgetjax._errors import ArgumentError, names_class
 from budgetjax._pytree import Record, fields_of
 from budgetjax.estimators import categories, inputs
 from budgetjax.estimators.inputs import Rows, Table, Weights
 from budgetjax.models import Labelled
+from budgetjax.saving import names
 
 # Rows to learn, their labels or targets, and their weights.
 Examples: TypeAlias = tuple[Rows, Shaped[np.ndarray, "n ..."], Float[np.ndarray, " n"]]
@@ -64,6 +65,12 @@ class Estimator(BaseEstimator):
 
     Compiled programs are kept on disk; see `budgetjax.cache_compiled_programs`.
     """
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        ours = cls.__module__.startswith(f"{names.ESTIMATORS}.")
+        if ours and cls.__name__ in estimators.__all__:
+            names.estimators[cls.__name__] = cls
 
     # Types of parameters are checked by `fit`, as scikit-learn asks, not by `__init__`.
     __no_type_check__ = True

@@ -20,6 +20,7 @@ from budgetjax.online.learners.perceptron import Perceptron
 from budgetjax.online.learners.projectron import Projectron
 from budgetjax.online.learners.sgd import SGD
 from budgetjax.online.maintenance import Maintenance
+from budgetjax.solvers.registry import by_name as solvers_by_name
 from budgetjax.solvers.solver import Solver
 
 Own = TypeVar("Own")
@@ -71,7 +72,7 @@ def _check_free(name: str, own: object, table: dict) -> None:
     """Raises if something else has this name."""
     known = table.get(name)
     again = type(known) is type(own) and _place(known) == _place(own)
-    if name in by_name() | solvers.by_name() and not again:
+    if name in by_name() | solvers_by_name() and not again:
         raise ArgumentError(f"the name {name!r}", "be free", "one that is taken")
 
 

@@ -5,19 +5,23 @@ that of the solver, and a type of optax its public name.
 """
 
 import dataclasses
-import importlib
 import inspect
-import sys
 from collections.abc import Callable, Mapping
 from typing import Any, TypeGuard
 
 import optax
 
-from budgetjax import _pytree, losses, solvers
+from budgetjax import _pytree, losses
 from budgetjax._pytree import Name, is_named_tuple
 from budgetjax.online.learners import features
+from budgetjax.solvers.registry import by_name as solvers_by_name
 
 ESTIMATORS = "budgetjax.estimators"
+
+# Estimators by name; they register themselves when they are imported.
+estimators: dict[str, type] = {}
+# What imports them; `budgetjax.public`, which may, adds it.
+import_estimators: list[Callable[[], object]] = []
 OPTAX_STATES = tuple(
     f"optax.{name}" for name, kind in vars(optax).items() if is_named_tuple(kind)
 )
@@ -96,15 +100,13 @@ def name_of(record: Any) -> str | None:
 
 def type_of(name: str) -> type | None:
     """The class of this name, or None."""
-    # All that is public must be imported before its records are known.
-    importlib.import_module("budgetjax.public")
     if name in _pytree.records:
         return _pytree.records[name]
     package, _, short = name.rpartition(".")
     if package:
         kind = vars(optax).get(short) if package == "optax" else None
         return kind if has_fields(kind) else None
-    known = solvers.by_name()
+    known = solvers_by_name()
     if name not in known:
         return None
     # The state of a solver, which its `init` returns.
@@ -114,6 +116,12 @@ def type_of(name: str) -> type | None:
 
 def is_estimator(kind: type) -> bool:
     """Whether this is an estimator of this package."""
-    if not kind.__module__.startswith(ESTIMATORS):
-        return False
-    return kind.__name__ in sys.modules[ESTIMATORS].__all__
+    return estimators.get(kind.__name__) is kind
+
+
+def estimator_of(name: str) -> Any:
+    """The estimator of this name, or None."""
+    if name not in estimators:
+        for import_all in import_estimators:
+            import_all()
+    return estimators.get(name)

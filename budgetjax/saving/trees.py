@@ -5,7 +5,6 @@ JSON names types and functions, which are looked up only in `budgetjax.saving.na
 nothing that a file names is imported, and nothing in it is executed.
 """
 
-import importlib
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -188,12 +187,12 @@ class Decoder(NamedTuple):
             case {"fields": dict(parts)}:
                 return self.record(self.type(node, at), parts, at)
             case {"estimator": str(name), "parameters": dict(), "learned": dict()}:
-                module = importlib.import_module(names.ESTIMATORS)
-                if name not in module.__all__:
+                kind = names.estimator_of(name)
+                if kind is None:
                     wanted = f"be an estimator of {names.ESTIMATORS}"
                     raise PartError(format_path(at), wanted, repr(name))
                 parameters = self.fields(node["parameters"], at)
-                estimator = getattr(module, name)(**parameters)
+                estimator = kind(**parameters)
                 learned = self.fields(node["learned"], at).items()
                 vars(estimator).update({k: v for k, v in learned if _is_learned(k)})
                 return estimator
