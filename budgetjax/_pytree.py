@@ -1,10 +1,6 @@
-"""Records as pytrees: names, text, parameters as leaves, static parts, and counters.
-
-Counters reach beyond 32 bits in two words, since JAX disables int64 by default.
-"""
+"""Records as pytrees: names, texts, fields as leaves, and static ones."""
 
 import dataclasses
-import functools
 import inspect
 import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -19,13 +15,9 @@ from typing import (
 )
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 from jax.tree_util import Partial
-from jax.typing import DTypeLike
-from jaxtyping import Array, Bool, Float, Integer
-from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from budgetjax._errors import ArgumentError, names_errors
 
@@ -124,9 +116,7 @@ def value_repr(value: Any) -> str:
     if isinstance(value, Partial):
         arguments = f"({', '.join(map(value_repr, value.args))})" if value.args else ""
         return getattr(value.func, "__name__", repr(value.func)) + arguments
-    if isinstance(value, Counter) and all(map(_has_values, (value.high, value.low))):
-        return value_repr(value.number)
-    if isinstance(value, Counter) or is_named_tuple(type(value)):
+    if is_named_tuple(type(value)):
         return record_repr(value)
     if type(value) in (tuple, list):
         more = [f"... {len(value):,} in all"] if len(value) > FEW else []
@@ -361,172 +351,3 @@ def equal(one: Any, other: Any) -> bool:
         return False
     pairs = zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True)
     return all(np.array_equal(left, right) for left, right in pairs)
-
-
-# The unit of the higher word. A normalized lower word has room for another unit.
-BITS = 30
-UNIT = 2**BITS
-
-
-def _is_whole(value: Any) -> bool:
-    """Whether this is an integer, or an array of some."""
-    if isinstance(value, Counter | int):
-        return True
-    kind = getattr(value, "dtype", None)
-    return kind is not None and kind.kind in "biu"
-
-
-def _is_traced(value: Any) -> bool:
-    words = (value.high, value.low) if isinstance(value, Counter) else (value,)
-    return any(isinstance(word, Tracer) for word in words)
-
-
-COMPARISONS = (np.less, np.less_equal, np.equal, np.not_equal)
-COMPARISONS += (np.greater, np.greater_equal)
-
-
-@record
-@functools.partial(
-    jax.tree_util.register_dataclass, data_fields=("high", "low"), meta_fields=()
-)
-@dataclasses.dataclass(frozen=True, repr=False, eq=False)
-class Counter(NDArrayOperatorsMixin):
-    """An integer, `high * 2^30 + low`, that acts as a number.
-
-    If its value is known, `int`, `float`, NumPy, arithmetic and comparisons see a NumPy
-    int64. If it is traced, they see an int32, which ends at 2^31 - 1, with three
-    exceptions: `+` and `-` of integers give a counter, so that it may be carried by a
-    loop; comparisons with integers are exact; and `/` and floats see a float. With x64
-    the int32 is an int64. Functions of JAX see what is seen of a traced value.
-
-    Attributes:
-      high: the higher word, an int32 or an array of some; trees may hold anything.
-      low: the lower word, below 2^30 in a normalized counter and below 2^31 in any.
-    """
-
-    high: Any
-    low: Any
-
-    @classmethod
-    def of(cls, value: int) -> "Counter":
-        """The counter of a Python integer."""
-        return cls(*(jax.device_put(np.int32(word)) for word in divmod(value, UNIT)))
-
-    @classmethod
-    def _from(cls, value: Any) -> "Counter":
-        """The normalized counter of whole numbers of any kind."""
-        if isinstance(value, Counter):
-            return value.normalized()
-        if isinstance(value, int):
-            known: Any = map(np.int32, divmod(value, UNIT))
-            return cls(*known)
-        value = value.astype(jnp.int32) if value.dtype == bool else value
-        words = value >> BITS, value & (UNIT - 1)
-        return cls(*(word.astype(jnp.int32) for word in words))
-
-    @property
-    def number(self) -> Any:
-        """The value: a NumPy int64, or an integer of JAX if it is traced."""
-        if not _is_traced(self):
-            high, low = (np.asarray(word, np.int64) for word in (self.high, self.low))
-            return high * UNIT + low
-        kind, mine = jnp.result_type(int), self.normalized()
-        # Beyond these words, an int32 is at its limits.
-        high = mine.high if kind == jnp.int64 else jnp.clip(mine.high, -2, 1)
-        low = jnp.where(high == mine.high, mine.low, jnp.where(high > 0, UNIT - 1, 0))
-        return high.astype(kind) * UNIT + low.astype(kind)
-
-    def real(self, dtype: DTypeLike) -> Float[Array, "*models"]:
-        """The value as a float, computed in at least 32 bits."""
-        wide = np.promote_types(dtype, jnp.float32)
-        high, low = self.high.astype(wide), self.low.astype(wide)
-        return (high * UNIT + low).astype(dtype)
-
-    def after(self, more: Integer[Array, "*n"] | int) -> "Counter":
-        """The counter plus `more`, which must fit its lower word; not normalized."""
-        return Counter(self.high, self.low + more)
-
-    def since(self, before: "Counter") -> Integer[Array, "*models"]:
-        """The difference from an earlier counter, below 2^31."""
-        return (self.high - before.high) * UNIT + (self.low - before.low)
-
-    def normalized(self) -> "Counter":
-        """The same number with a lower word below 2^30."""
-        return Counter(self.high + (self.low >> BITS), self.low & (UNIT - 1))
-
-    def reaches(self, other: "Counter") -> Bool[Array, "*models"]:
-        """Whether it is at least another counter, which must be normalized."""
-        mine = self.normalized()
-        equal = mine.high == other.high
-        return (mine.high > other.high) | (equal & (mine.low >= other.low))
-
-    def __array_ufunc__(
-        self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any
-    ) -> Any:
-        """Every operator, and every function of NumPy that works element by element."""
-        whole = all(map(_is_whole, inputs))
-        floats = [x.dtype for x in inputs if isinstance(x, jax.Array)]
-        if not any(map(_is_traced, inputs)) and (whole or not floats):
-            values = [x if np.isscalar(x) else np.asarray(x) for x in inputs]
-            return getattr(ufunc, method)(*values, **options)
-        apply = getattr(jnp, ufunc.__name__)
-        if whole and len(inputs) == 2 and ufunc in (np.add, np.subtract, *COMPARISONS):
-            one, other = map(Counter._from, inputs)
-            step = np.add if ufunc is np.add else np.subtract
-            combine = getattr(jnp, step.__name__)
-            new = Counter(combine(one.high, other.high), combine(one.low, other.low))
-            new = new.normalized()
-            return apply(new.number, 0) if ufunc in COMPARISONS else new
-        real = ufunc is np.divide or not whole
-        kind = jnp.result_type(float, *floats)
-        return apply(
-            *(
-                (x.real(kind) if real else x.number) if isinstance(x, Counter) else x
-                for x in inputs
-            )
-        )
-
-    def __jax_array__(self) -> Array:
-        number = self.number
-        if _is_traced(self):
-            return number
-        kind = jnp.result_type(int)
-        fits = np.all(np.abs(number) <= jnp.iinfo(kind).max)
-        return jnp.asarray(number, kind) if fits else self.real(jnp.result_type(float))
-
-    def __array__(self, dtype=None, copy=None) -> np.ndarray:
-        return np.asarray(self.number, dtype)
-
-    def __int__(self) -> int:
-        return int(self.number)
-
-    def __float__(self) -> float:
-        return float(self.number)
-
-    def __bool__(self) -> bool:
-        return bool(self.number != 0)
-
-    def __index__(self) -> int:
-        return operator.index(self.number)
-
-    def __format__(self, spec: str) -> str:
-        return format(self.number, spec)
-
-    def __len__(self) -> int:
-        return len(self.high)
-
-    def __iter__(self) -> Iterator["Counter"]:
-        return (self[i] for i in range(len(self)))
-
-    def __getitem__(self, index: Any) -> "Counter":
-        """One or some of the counters of many models."""
-        return Counter(self.high[index], self.low[index])
-
-    def __getattr__(self, name: str) -> Any:
-        """The attributes of an array, such as `shape` and `astype`."""
-        if name.startswith("_"):
-            raise AttributeError(name)
-        return getattr(self.number, name)
-
-    def __repr__(self) -> str:
-        return value_repr(self)

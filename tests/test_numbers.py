@@ -9,7 +9,7 @@ import pytest
 from solving import KERNEL_SOLVERS, SOLVERS
 
 import budgetjax as bj
-from budgetjax import estimators, scaling
+from budgetjax import _counters, estimators, scaling
 from budgetjax.models import LinearModel
 from budgetjax.solvers.kernel import norms
 
@@ -145,7 +145,7 @@ def test_visits_are_counted_exactly(name):
     state = solver.init(X.astype(np.float32) / 256, y, **SOLVERS[name])
     X, y = solver.prepare(state, X.astype(np.float32) / 256, y)
     start = 2**29 + 1
-    later = state._replace(num_visits=type(state.num_visits).of(start))
+    later = state._replace(visits=_counters.of(start))
     assert int(solver.step(later, X, y).num_visits) - start == int(
         solver.step(state, X, y).num_visits
     )

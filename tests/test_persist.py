@@ -15,7 +15,7 @@ from registry import N
 import budgetjax as bj
 from budgetjax import _pytree, losses
 from budgetjax._pytree import Static
-from budgetjax.online import driver
+from budgetjax.online import averages, driver
 from budgetjax.online import registry as online_registry
 from budgetjax.saving import model_files, names, trees
 from budgetjax.solvers.registry import by_name as solvers_by_name
@@ -576,7 +576,7 @@ def test_records_have_the_names_of_their_classes():
 def test_names_that_files_have_stay():
     """A name that goes, or is another class's, makes old files unreadable."""
     known = (
-        "ALMA AROW AROWMemory Ahpatron Average Ball Cache Counter DelayedProject "
+        "ALMA AROW AROWMemory Ahpatron Average Ball Cache Counts DelayedProject "
         "DenseRows Euclidean Expansion FeatureMemory Forgetron ForgetronMemory "
         "Fourier Grid History KernelMatrix KernelModel KernelRows Labelled "
         "Laplacian Linear LinearModel Mapped Matern Measured Merge MergeBestPair "
@@ -595,9 +595,9 @@ def test_a_record_may_not_take_the_name_of_another(monkeypatch):
     def define(name):
         return type(name, (bj.RemoveOldest,), {"__module__": "mine"})
 
-    with pytest.raises(ValueError, match="name 'Counter' must be free, got that of a"):
-        bj.register(define("Counter"))
-    assert names.type_of("Counter") is _pytree.Counter
+    with pytest.raises(ValueError, match="name 'Average' must be free, got that of a"):
+        bj.register(define("Average"))
+    assert names.type_of("Average") is averages.Average
     monkeypatch.setattr(_pytree, "records", dict(_pytree.records))
     bj.register(define("Again"))
     # A module that is executed again defines its classes again.

@@ -11,7 +11,7 @@ import numpy as np
 # All records that a file may hold are known then.
 import budgetjax.public  # noqa: F401
 from budgetjax import models
-from budgetjax._pytree import Counter, value_repr
+from budgetjax._pytree import value_repr
 from budgetjax.cli import reports, targets
 from budgetjax.encoding import Encoding
 from budgetjax.online.state import Online
@@ -148,7 +148,7 @@ def _fields(record: Any) -> dict[str, Any]:
 
 
 def _is_number(part: Any) -> bool:
-    return isinstance(part, jax.Array | Counter | np.generic) and not np.ndim(part)
+    return isinstance(part, jax.Array | np.generic) and not np.ndim(part)
 
 
 def _value(part: Any) -> Any:

@@ -1,6 +1,5 @@
 """scikit-learn estimators on the functional core."""
 
-import importlib
 from typing import TYPE_CHECKING, Any
 
 from budgetjax._errors import names_errors
@@ -25,20 +24,18 @@ __all__ = [
     "SBPClassifier",
     "SMOClassifier",
 ]
-_MODULES = {
-    "BudgetedKernelClassifier": "classifier",
-    "BudgetedKernelRegressor": "regressor",
-    "BudgetedOneClass": "novelty",
-}
 
 
 @names_errors("budgetjax.estimators")
 def __getattr__(name: str) -> Any:
-    """Imports an estimator on first use, since the command line needs none."""
+    """Imports the estimators on first use, since the command line needs none."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from budgetjax import _checks
 
     _checks.import_optional("sklearn")
-    module = _MODULES.get(name, "batch")
-    return getattr(importlib.import_module(f"{__name__}.{module}"), name)
+    from budgetjax.estimators import batch, classifier, novelty, regressor
+
+    for module in (batch, classifier, novelty, regressor):
+        globals().update({k: v for k, v in vars(module).items() if k in __all__})
+    return globals()[name]

@@ -12,7 +12,7 @@ from jax.tree_util import Partial
 
 from budgetjax import _pytree
 from budgetjax._errors import ArgumentError, names_errors
-from budgetjax._pytree import Counter, Function, Record, Static
+from budgetjax._pytree import Function, Record, Static
 from budgetjax.saving import names, trees
 from budgetjax.solvers.registry import by_name as solvers_by_name
 
@@ -30,7 +30,7 @@ def register_types() -> None:
         with contextlib.suppress(ValueError):
             if issubclass(kind, tuple):
                 jax.export.register_namedtuple_serialization(kind, serialized_name=name)
-            elif issubclass(kind, Counter | Record | Partial | Static):
+            elif issubclass(kind, Record | Partial | Static):
                 jax.export.register_pytree_node_serialization(
                     kind,
                     serialized_name=name,

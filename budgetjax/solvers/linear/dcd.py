@@ -1,15 +1,15 @@
 """Dual coordinate descent for the linear SVM; see `init`."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
-from jaxtyping import Array, Bool, Float, Key
+from jaxtyping import Array, Bool, Float, Integer, Key
 
-from budgetjax import _checks, _pytree
+from budgetjax import _checks, _counters, _pytree
 from budgetjax._errors import names_errors
-from budgetjax._pytree import Counter, Name
+from budgetjax._pytree import Name
 from budgetjax.models import LinearModel
 from budgetjax.raw_rows import RawRows
 from budgetjax.solvers.linear import patterns, rows
@@ -45,13 +45,18 @@ class State(NamedTuple):
     coefficients: Vector
     upper: Scalar
     ridge: Scalar
-    num_visits: Counter
+    visits: Integer[Array, " two"]
     is_stationary: Bool[Array, ""]
     order: Order
     bounds: Float[Array, " 2"]
     tolerance: Scalar
     key: Key[Array, ""]
     problem: Problem
+
+    @property
+    def num_visits(self) -> Any:
+        """Visits so far: a NumPy int64, or a traced integer."""
+        return _counters.number(self.visits)
 
 
 @names_errors("dcd.init")
@@ -124,7 +129,7 @@ def init(
         coefficients=jnp.zeros_like(problem.squares),
         upper=upper,
         ridge=ridge,
-        num_visits=Counter.of(0),
+        visits=_counters.of(0),
         is_stationary=jnp.bool_(False),
         order=natural_order(problem.squares.shape[0]),
         bounds=jnp.array([-jnp.inf, jnp.inf], dtype),
@@ -139,9 +144,9 @@ def step(state: State, X: Rows, y: Vector | None) -> State:
 
     One pass may visit few patterns, while the gap needs a product with all of them.
     """
-    before, n = state.num_visits, X.shape[0]
+    before, n = state.visits, X.shape[0]
     return jax.lax.while_loop(
-        lambda now: (now.num_visits.since(before) < n) & ~now.is_stationary,
+        lambda now: (_counters.since(now.visits, before) < n) & ~now.is_stationary,
         lambda now: one_pass(now, X),
         state,
     )
@@ -188,7 +193,7 @@ def one_pass(state: State, X: Rows) -> State:
     return state._replace(
         weights=weights,
         coefficients=coefficients,
-        num_visits=state.num_visits.after(state.order.number).normalized(),
+        visits=_counters.normalized(_counters.after(state.visits, state.order.number)),
         is_stationary=whole & jnp.all(ends <= 0),
         order=kept,
         bounds=jnp.stack([lower, upper]),

@@ -8,11 +8,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike, DTypeLike
-from jaxtyping import Array, Bool, Float, Int32, Key
+from jaxtyping import Array, Bool, Float, Int32, Integer, Key
 
-from budgetjax import _checks, _pytree, models
+from budgetjax import _checks, _counters, _pytree, models
 from budgetjax._errors import ArgumentError, InputError, names_errors
-from budgetjax._pytree import Counter, Name
+from budgetjax._pytree import Name
 from budgetjax.kernels import Kernel
 from budgetjax.models import KernelModel, LinearModel
 from budgetjax.solvers.linear import patterns, rows
@@ -61,10 +61,15 @@ class State(NamedTuple):
     near: Scalar
     rounds: Int32[Array, " 2"]
     tally: Float[Array, " 2"]
-    num_visits: Counter
+    visits: Integer[Array, " two"]
     is_stationary: Bool[Array, ""]
     key: Key[Array, ""]
     problem: Problem
+
+    @property
+    def num_visits(self) -> Any:
+        """Visits so far: a NumPy int64, or a traced integer."""
+        return _counters.number(self.visits)
 
 
 @names_errors("mpu.init")
@@ -198,7 +203,7 @@ def init(  # noqa: PLR0913
         near=_checks.as_leaf("near", near, dtype, _checks.positive),
         rounds=jnp.array(rounds, jnp.int32),
         tally=jnp.zeros(2, dtype),
-        num_visits=Counter.of(0),
+        visits=_counters.of(0),
         is_stationary=jnp.bool_(False),
         key=jax.random.key(_checks.seed(seed)),
         problem=problem,
@@ -325,11 +330,9 @@ def _present(
     weights, counts, kept, tally = visit_all(
         X, state.problem.squares, order, *start, visit, state.tally, limits
     )
-    num_visits = state.num_visits.after(order.number).normalized()
+    visits = _counters.normalized(_counters.after(state.visits, order.number))
     changed = jnp.any(tally != state.tally)
-    state = state._replace(
-        weights=weights, counts=counts, tally=tally, num_visits=num_visits
-    )
+    state = state._replace(weights=weights, counts=counts, tally=tally, visits=visits)
     return state, kept, changed
 
 
