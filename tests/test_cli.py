@@ -1389,7 +1389,7 @@ $ train train.csv --target kind -m new.st --no-refit --set confidence=-1
 $ train train.csv --target kind -m new.st --set regularization=much
 --set: regularization must be a finite number above 0, got 'much'
 $ train train.csv --target kind -m new.st --learner forgetron --set rule=own
---set: rule must be one of ('self-tuned', 'basic', 'fixed'), got 'own'
+--set: rule must be one of self-tuned, basic, fixed, got 'own'
 $ train train.csv --target kind -m new.st --no-refit --set loss=logistic
 --set: loss must be 'hinge' where there is no refit, as AROW has its own, got
 'logistic'
