@@ -1,8 +1,12 @@
 """Array types that many signatures share."""
 
+from typing import Any
+
 from jaxtyping import Array, Bool, Float, Integer, Shaped
 
 Scalar = Float[Array, ""]
+# A field of a value: what a user gives, and in a state an array.
+Number = Any
 Flag = Bool[Array, ""]
 # A slot, a round, an example of a block, or a count of them.
 Index = Integer[Array, ""]

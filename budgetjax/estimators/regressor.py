@@ -12,7 +12,6 @@ from sklearn.base import RegressorMixin
 
 from budgetjax import _checks, _pytree, losses, models, scaling
 from budgetjax._errors import ArgumentError, names_class
-from budgetjax._pytree import Record
 from budgetjax.estimators.forms import FINER, TRIED_FOR_NUMBERS
 from budgetjax.estimators.inputs import Rows, Table, Weights
 from budgetjax.estimators.online import Prepared
@@ -201,7 +200,7 @@ class BudgetedKernelRegressor(RegressorMixin, Supervised):
         dtype, outputs = state.expansion.vectors.dtype, np.size(labels.unit)
         loss = losses.as_leaves(loss, None, dtype, outputs)
         learner = state.learner._replace(loss=loss)
-        return Record._replace(state, learner=learner)
+        return state.exchange(learner=learner)
 
     @names_class
     def predict(self, X: Table) -> Float[np.ndarray, "n ..."]:

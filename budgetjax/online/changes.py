@@ -7,7 +7,6 @@ import jax.numpy as jnp
 
 from budgetjax import _checks, _counters, _forks, kernels, losses
 from budgetjax._errors import ArgumentError, names_errors
-from budgetjax._pytree import Record
 from budgetjax.kernels import Kernel
 from budgetjax.online import driver
 from budgetjax.online.learner import Learner
@@ -51,7 +50,7 @@ def with_kernel(state: State, kernel: Kernel) -> State:
     examples, mask = expansion.examples, expansion.mask
     origin = kernels.origin_of(kernel, examples, mask)
     expansion = expansion._replace(origin=origin)
-    state = Record._replace(state, kernel=kernel, expansion=expansion)
+    state = state.exchange(kernel=kernel, expansion=expansion)
     vectors = jnp.where(mask[:, None], examples - origin[None], 0)
     return learner.refresh(learner.with_vectors(state, vectors))
 
@@ -93,7 +92,7 @@ def with_learner(state: State, learner: Learner) -> State:
             raise ArgumentError("learner", f"take {name}, as the state has it", got)
     bound = learner.bind(state.expansion, num_classes)
     bound.check_kernel(state.kernel)
-    new = Record._replace(state, learner=bound)
+    new = state.exchange(learner=bound)
     fresh = jax.eval_shape(lambda: bound.start(new.empty(), 0, None))
     wanted, got = (
         jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), one)
@@ -122,7 +121,7 @@ def bind_fields(state: State, names: Sequence[str]) -> State:
         bind = jax.vmap(bind)
     # None is no leaf, so that stacked models share what is given.
     bound = bind(learner._replace(**dict.fromkeys(names)), state.expansion)
-    return Record._replace(state, learner=bound)
+    return state.exchange(learner=bound)
 
 
 def _num_classes(state: State) -> int | None:

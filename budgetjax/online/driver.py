@@ -57,7 +57,7 @@ def run(
 ) -> tuple[Kind, Any, Float[Array, " n"]]: ...
 @names_errors("run")
 def run(
-    state: Kind,
+    state: Online,
     X: ArrayLike,
     y: ArrayLike,
     *,

@@ -74,7 +74,7 @@ class Learner(Record, abstract=True):
     """
 
     takes: ClassVar[tuple[str, ...]] = ("num_classes", "maintenance", "average")
-    loss: ClassVar[Callable[..., Array]] = staticmethod(losses.hinge)
+    loss: ClassVar[Any] = staticmethod(losses.hinge)
     has_vectors: ClassVar[bool] = True
     chooses_vectors: ClassVar[bool] = True
 

@@ -17,8 +17,7 @@ from budgetjax.online.slots import FREE
 from budgetjax.online.support_set import Expansion
 
 if TYPE_CHECKING:
-    from budgetjax.online.learner import Learner
-    from budgetjax.online.maintenance.strategy import Maintenance
+    pass
 
 # A verb returns the kind of object that it takes.
 Kind = TypeVar("Kind", bound="Online")
@@ -154,10 +153,10 @@ class State(Online):
       memory: what the learner remembers beside the support set, or None.
     """
 
-    learner: "Learner"
+    learner: Any
     kernel: Kernel
     expansion: Expansion
-    maintenance: "Maintenance | None"
+    maintenance: Any
     memory: Any
 
     @property
@@ -186,6 +185,10 @@ class State(Online):
                     f"another {name}",
                     "state._replace",
                 )
+        return self.exchange(**changes)
+
+    def exchange(self, **changes: Any) -> Self:
+        """As `_replace`, for who renews what the old kernel or learner computed."""
         return super()._replace(**changes)
 
     def learn(self, X, y, weights, *, axis=None, variance=False):

@@ -73,7 +73,7 @@ def parts_of(record: Any) -> dict[str, Any]:
 def defaults_of(kind: type) -> dict[str, Any]:
     """The fields that a record in a file may lack, with their values."""
     if is_named_tuple(kind):
-        return dict(kind._field_defaults)
+        return dict(kind._field_defaults)  # pyright: ignore
     assert dataclasses.is_dataclass(kind)
     fields = dataclasses.fields(kind)
     return {f.name: f.default for f in fields if f.default is not dataclasses.MISSING}

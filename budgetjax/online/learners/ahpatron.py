@@ -3,10 +3,10 @@
 import math
 
 import jax.numpy as jnp
-from jax.typing import ArrayLike
 
 from budgetjax import _checks, losses
 from budgetjax._pytree import leaf
+from budgetjax._shapes import Number
 from budgetjax.online import importance
 from budgetjax.online.ball import (
     Norm,
@@ -70,8 +70,8 @@ class Ahpatron(Learner):
     """
 
     takes = ("num_classes",)
-    epsilon: ArrayLike = leaf(_checks.unit_interval, default=0.5)
-    radius: ArrayLike | None = leaf(_checks.positive, default=None)
+    epsilon: Number = leaf(_checks.unit_interval, default=0.5)
+    radius: Number = leaf(_checks.positive, default=None)
 
     def bind(self, expansion, num_classes):
         dtype = expansion.vectors.dtype

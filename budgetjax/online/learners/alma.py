@@ -4,11 +4,11 @@ import math
 
 import jax.numpy as jnp
 import numpy as np
-from jax.typing import ArrayLike
 
 from budgetjax import _checks, losses
 from budgetjax._errors import ArgumentError
 from budgetjax._pytree import leaf
+from budgetjax._shapes import Number
 from budgetjax.kernels import Normalized
 from budgetjax.online import importance
 from budgetjax.online.ball import Norm, project_onto_ball, refresh_norm
@@ -57,7 +57,7 @@ class ALMA(Learner):
     """
 
     takes = ("num_classes", "maintenance")
-    alpha: ArrayLike = leaf(_checks.up_to_1, default=0.9)
+    alpha: Number = leaf(_checks.up_to_1, default=0.9)
 
     def check_kernel(self, kernel):
         if not (kernel.stationary or isinstance(kernel, Normalized)):

@@ -4,13 +4,12 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float
 
 from budgetjax import _checks, _platform, _pytree, _sharding, kernels, losses
 from budgetjax._errors import ArgumentError
 from budgetjax._pytree import leaf
-from budgetjax._shapes import Index, Label, PerPair, PerRow, Scalar
+from budgetjax._shapes import Index, Label, Number, PerPair, PerRow, Scalar
 from budgetjax.kernels import Kernel
 from budgetjax.online import importance, span, support_set
 from budgetjax.online.edits import (
@@ -123,9 +122,9 @@ class AROW(Learner):
     """
 
     takes = ("num_classes", "maintenance", "vectors")
-    confidence: ArrayLike = leaf(_checks.positive, default=0.01)
-    drift: ArrayLike = leaf(_checks.unit_interval, default=0.0)
-    moves: ArrayLike = leaf(_checks.non_negative, default=2.0)
+    confidence: Number = leaf(_checks.positive, default=0.01)
+    drift: Number = leaf(_checks.unit_interval, default=0.0)
+    moves: Number = leaf(_checks.non_negative, default=2.0)
 
     def bind(self, expansion, num_classes):
         _checks.check_invertible_dtype(expansion.vectors.dtype)

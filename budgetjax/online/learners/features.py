@@ -5,7 +5,6 @@ change all weights in every round, so no round can be skipped: one matrix produc
 computes the features of a block, and a loop goes over its examples.
 """
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -71,7 +70,7 @@ class FeatureLearner(Learner, abstract=True):
     """The base of both learners."""
 
     chooses_vectors = False
-    loss: Callable[..., Array] | None = leaf(losses.check_loss, default=None)
+    loss: Any = leaf(losses.check_loss, default=None)
     optimizer: Any = leaf(_check_optimizer, default=None)
 
     def bind(self, expansion, num_classes):

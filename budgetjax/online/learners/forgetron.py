@@ -4,12 +4,11 @@ import math
 from typing import NamedTuple
 
 import jax.numpy as jnp
-from jax.typing import ArrayLike
 
 from budgetjax import _checks, _pytree, losses
 from budgetjax._errors import ArgumentError
 from budgetjax._pytree import leaf, static
-from budgetjax._shapes import Scalar
+from budgetjax._shapes import Number, Scalar
 from budgetjax.online import importance, support_set
 from budgetjax.online.ball import squared_norm_of
 from budgetjax.online.edits import Edits, entering_row, with_rescale
@@ -106,8 +105,8 @@ class Forgetron(Learner):
 
     takes = ()
     rule: str = static(default=RULES[0], check=_checks.one_of(*RULES))
-    phi: ArrayLike | None = leaf(_checks.up_to_1, default=None)
-    radius: ArrayLike | None = leaf(_checks.positive, default=None)
+    phi: Number = leaf(_checks.up_to_1, default=None)
+    radius: Number = leaf(_checks.positive, default=None)
 
     def check(self):
         if self.radius is not None and self.rule != "basic":

@@ -1,6 +1,6 @@
 """Online learning on random Fourier features."""
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -8,7 +8,6 @@ from jaxtyping import Array, Float
 
 from budgetjax import _checks
 from budgetjax._errors import ArgumentError
-from budgetjax._pytree import Record
 from budgetjax.kernels import RBF, Kernel, Laplacian
 from budgetjax.online.learners import features
 from budgetjax.online.learners.features import FeatureLearner
@@ -92,11 +91,17 @@ class Fourier(FeatureLearner):
                 type(kernel).__name__,
             )
 
+    def _init(self, kernel, sizes, *more: Any):  # pyright: ignore[reportIncompatibleMethodOverride]
+        state = super()._init(kernel, sizes, *more)
+        # Before `jit`, which traces the array.
+        budget = _checks.concrete(sizes["budget"])
+        if budget is not None and budget % 2:
+            raise ArgumentError("budget", "be even", budget)
+        return state
+
     def start(self, state, seed, vectors):
-        kernel, expansion, kind = state.kernel, state.expansion, state.dtype
-        known = _checks.concrete(expansion.budget)
-        if known is not None and known % 2:
-            raise ArgumentError("budget", "be even", known)
+        kernel: Any = state.kernel
+        expansion, kind = state.expansion, state.dtype
         slots = jnp.arange(len(expansion.ages), dtype=jnp.int32)
         active = slots < expansion.budget
         key = jax.random.key(jnp.asarray(seed, jnp.int32))
@@ -121,7 +126,7 @@ class Fourier(FeatureLearner):
             num_active=jnp.array(expansion.budget),
         )
         # The kernel of the features takes the place of the one they are drawn for.
-        state = Record._replace(state, kernel=waves, expansion=expansion)
+        state = state.exchange(kernel=waves, expansion=expansion)
         return features.start_features(state)
 
     def restart(self, state):

@@ -1,9 +1,8 @@
 """NORMA, gradient descent that drops the oldest support vector."""
 
-from jax.typing import ArrayLike
-
 from budgetjax import _checks
 from budgetjax._pytree import leaf
+from budgetjax._shapes import Number
 from budgetjax.online.learners.sgd import SGD
 from budgetjax.online.maintenance.removal import RemoveOldest
 
@@ -39,8 +38,8 @@ class NORMA(SGD):
     """
 
     takes = ("num_classes", "num_outputs", "average")
-    learning_rate: ArrayLike | None = leaf(_checks.positive, default=None)
-    regularization: ArrayLike = leaf(_checks.non_negative, default=1e-4)
+    learning_rate: Number = leaf(_checks.positive, default=None)
+    regularization: Number = leaf(_checks.non_negative, default=1e-4)
 
     def default_maintenance(self, kernel):
         return RemoveOldest()

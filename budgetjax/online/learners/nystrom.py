@@ -2,12 +2,11 @@
 
 import jax
 import jax.numpy as jnp
-from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Integer
 
 from budgetjax import _checks, kernels, losses
 from budgetjax._pytree import leaf
-from budgetjax._shapes import Index, PerRow, Scalar
+from budgetjax._shapes import Index, Number, PerRow, Scalar
 from budgetjax.online import span, support_set
 from budgetjax.online.learners import features
 from budgetjax.online.learners.features import FeatureLearner
@@ -57,7 +56,7 @@ class Nystrom(FeatureLearner):
     """
 
     takes = ("num_classes", "num_outputs", "vectors", "average")
-    novelty: ArrayLike = leaf(_checks.positive, default=1e-3)
+    novelty: Number = leaf(_checks.positive, default=1e-3)
 
     def bind(self, expansion, num_classes):
         _checks.check_invertible_dtype(expansion.vectors.dtype)

@@ -1,10 +1,10 @@
 """Passive-aggressive learning on a budget: PA, PA-I and PA-II."""
 
 import jax.numpy as jnp
-from jax.typing import ArrayLike
 
 from budgetjax import _checks, losses
 from budgetjax._pytree import leaf, static
+from budgetjax._shapes import Number
 from budgetjax.online.learner import Learner
 
 VARIANTS = ("PA", "PA-I", "PA-II")
@@ -58,7 +58,7 @@ class PassiveAggressive(Learner):
     """
 
     variant: str = static(default="PA-I", check=_checks.one_of(*VARIANTS))
-    penalty: ArrayLike = leaf(_checks.positive, default=1.0)
+    penalty: Number = leaf(_checks.positive, default=1.0)
 
     def update(self, state, score, y, candidate):
         """The example enters with tau; the strategy makes room for it."""

@@ -4,11 +4,10 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-from jax.typing import ArrayLike
 
 from budgetjax import _checks, _pytree, losses
 from budgetjax._pytree import leaf, static
-from budgetjax._shapes import Scalar
+from budgetjax._shapes import Number, Scalar
 from budgetjax.online import importance
 from budgetjax.online.ball import project_onto_ball, refresh_norm
 from budgetjax.online.edits import rescale_factor
@@ -70,7 +69,7 @@ class Pegasos(Learner):
     projection onto the ball is off by default.
     """
 
-    regularization: ArrayLike = leaf(_checks.positive, default=1e-4)
+    regularization: Number = leaf(_checks.positive, default=1e-4)
     project_to_ball: bool = static(default=False, check=_checks.flag)
 
     def start(self, state, seed, vectors):

@@ -3,10 +3,10 @@
 import math
 
 import jax.numpy as jnp
-from jax.typing import ArrayLike
 
 from budgetjax import _checks, losses
 from budgetjax._pytree import leaf
+from budgetjax._shapes import Number
 from budgetjax.online import importance
 from budgetjax.online.learner import Learner
 
@@ -60,7 +60,7 @@ class Perceptron(Learner):
     one of multi-class Pegasos, without decay.
     """
 
-    margin: ArrayLike = leaf(_checks.non_negative, default=0.0)
+    margin: Number = leaf(_checks.non_negative, default=0.0)
 
     def violates(self, state, score, y):
         """True if the margin is at most beta."""

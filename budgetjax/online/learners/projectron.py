@@ -6,13 +6,12 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax.typing import ArrayLike
 from jaxtyping import Array, Integer
 
 from budgetjax import _checks, _pytree, losses
 from budgetjax._errors import ArgumentError
 from budgetjax._pytree import leaf, static
-from budgetjax._shapes import PerRow, Scalar, Score
+from budgetjax._shapes import Number, PerRow, Scalar, Score
 from budgetjax.online import importance, span, support_set
 from budgetjax.online.edits import Edits, RankOneUpdate, entering_row
 from budgetjax.online.learner import Learner
@@ -94,7 +93,7 @@ class Projectron(Learner):
     """
 
     takes = ("num_classes",)
-    threshold: ArrayLike = leaf(_checks.non_negative, default=0.1)
+    threshold: Number = leaf(_checks.non_negative, default=0.1)
     margin_updates: bool = static(default=False, check=_checks.flag)
     same_class: bool = static(default=False, check=_checks.flag)
 

@@ -8,13 +8,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import Partial
-from jax.typing import ArrayLike
 from jaxtyping import Array
 
 from budgetjax import _checks, losses
 from budgetjax._errors import ArgumentError
 from budgetjax._pytree import Function, leaf
-from budgetjax._shapes import Scalar, Score
+from budgetjax._shapes import Number, Scalar, Score
 from budgetjax.online import importance
 from budgetjax.online.edits import rescale_factor, with_rescale
 from budgetjax.online.learner import Learner
@@ -82,14 +81,13 @@ class SGD(Learner):
     """
 
     takes = ("num_classes", "num_outputs", "maintenance", "average")
-    loss: Callable[..., Array] | None = leaf(losses.check_loss, default=None)
-    learning_rate: ArrayLike | Callable[[Array], Array] | None = leaf(
-        _check_rate, default=None
-    )
-    regularization: ArrayLike = leaf(_checks.non_negative, default=0.0)
+    loss: Any = leaf(losses.check_loss, default=None)
+    learning_rate: Any = leaf(_check_rate, default=None)
+    regularization: Number = leaf(_checks.non_negative, default=0.0)
 
     def bind(self, expansion, num_classes):
-        dtype, rate = expansion.vectors.dtype, self.learning_rate
+        dtype = expansion.vectors.dtype
+        rate: Any = self.learning_rate
         if rate is None:
             # For targets of standard deviation 1.
             rate = 0.3 if num_classes is None else 1.0
