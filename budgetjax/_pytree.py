@@ -48,6 +48,7 @@ class _NamedTuple(Protocol):
     """What `NamedTuple` gives a class."""
 
     _fields: ClassVar[tuple[str, ...]]
+    _field_defaults: ClassVar[dict[str, Any]]
 
     @classmethod
     def _make(cls, iterable: Iterable[Any]) -> Any: ...

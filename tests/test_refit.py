@@ -841,7 +841,7 @@ BAD = [
     bad("weight must be .* got -1.0 in row 4", X_, Y_, weight=NEGATIVE),
     bad("move_vectors must be", X_, Y_, move_vectors=1),
     bad(
-        "move_vectors must be False for fourier",
+        "move_vectors must be False for Fourier",
         *(X_, Y_),
         state=lambda: bj.Fourier().init(bj.RBF(1.0), num_features=2, budget=4),
         move_vectors=True,

@@ -89,7 +89,7 @@ def test_auto_takes_all_devices_and_new_values_do_not_retrace():
     X, y = row.stream()
     states = stacked(row)
     result = bj.sweep(states, X, y)
-    assert len(result.states.counts.sharding.device_set) >= 1
+    assert len(result.states.expansion.scale.sharding.device_set) >= 1
     once = len(traces)
     bj.sweep(stacked(row), -X, -y)
     assert len(traces) == once > 0

@@ -111,7 +111,7 @@ def test_features_of_several_outputs_are_the_reference(double):
     }
     learns = {"optimizer": optax.sgd(rate), "loss": optax.losses.l2_loss}
     state = made(bj.Nystrom(novelty=0.01, **learns), dtype=jnp.float64)
-    expected = nystrom.run(KERNEL, X, Y, budget=BUDGET, tolerance=0.01, **rest)
+    expected = nystrom.run(KERNEL, X, Y, budget=BUDGET, novelty=0.01, **rest)
     _, scores = bj.run(state, X, Y, weight=weights_of())
     close(scores, expected.scores)
     state = made(bj.Fourier(**learns), dtype=jnp.float64)

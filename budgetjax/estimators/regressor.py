@@ -200,7 +200,7 @@ class BudgetedKernelRegressor(RegressorMixin, Supervised):
         dtype, outputs = state.expansion.vectors.dtype, np.size(labels.unit)
         loss = losses.as_leaves(loss, None, dtype, outputs)
         learner = state.learner._replace(loss=loss)
-        return state.exchange(learner=learner)
+        return state._exchange(learner=learner)
 
     @names_class
     def predict(self, X: Table) -> Float[np.ndarray, "n ..."]:

@@ -50,7 +50,7 @@ def with_kernel(state: State, kernel: Kernel) -> State:
     examples, mask = expansion.examples, expansion.mask
     origin = kernels.origin_of(kernel, examples, mask)
     expansion = expansion._replace(origin=origin)
-    state = state.exchange(kernel=kernel, expansion=expansion)
+    state = state._exchange(kernel=kernel, expansion=expansion)
     vectors = jnp.where(mask[:, None], examples - origin[None], 0)
     return learner.refresh(learner.with_vectors(state, vectors))
 
@@ -92,7 +92,7 @@ def with_learner(state: State, learner: Learner) -> State:
             raise ArgumentError("learner", f"take {name}, as the state has it", got)
     bound = learner.bind(state.expansion, num_classes)
     bound.check_kernel(state.kernel)
-    new = state.exchange(learner=bound)
+    new = state._exchange(learner=bound)
     fresh = jax.eval_shape(lambda: bound.start(new.empty(), 0, None))
     wanted, got = (
         jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), one)
@@ -121,7 +121,7 @@ def bind_fields(state: State, names: Sequence[str]) -> State:
         bind = jax.vmap(bind)
     # None is no leaf, so that stacked models share what is given.
     bound = bind(learner._replace(**dict.fromkeys(names)), state.expansion)
-    return state.exchange(learner=bound)
+    return state._exchange(learner=bound)
 
 
 def _num_classes(state: State) -> int | None:

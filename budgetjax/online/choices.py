@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import optax
-from jax.typing import ArrayLike
 from jaxtyping import Array
+from numpy.typing import ArrayLike
 
 from budgetjax import _checks, losses
 from budgetjax._errors import ArgumentError

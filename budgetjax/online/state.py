@@ -185,11 +185,11 @@ class State(Online):
                     f"another {name}",
                     "state._replace",
                 )
-        return self.exchange(**changes)
+        return self._exchange(**changes)
 
-    def exchange(self, **changes: Any) -> Self:
-        """As `_replace`, for who renews what the old kernel or learner computed."""
-        return super()._replace(**changes)
+    def _exchange(self, **parts: Any) -> Self:
+        """The state with other parts; the caller renews what the old ones computed."""
+        return super()._replace(**parts)
 
     def learn(self, X, y, weights, *, axis=None, variance=False):
         if variance:

@@ -126,7 +126,7 @@ class Fourier(FeatureLearner):
             num_active=jnp.array(expansion.budget),
         )
         # The kernel of the features takes the place of the one they are drawn for.
-        state = state.exchange(kernel=waves, expansion=expansion)
+        state = state._exchange(kernel=waves, expansion=expansion)
         return features.start_features(state)
 
     def restart(self, state):
