@@ -21,7 +21,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.svm import LinearSVC
 
 import budgetjax as bj
-from budgetjax import losses
+from budgetjax import _counters, losses
 from budgetjax._errors import InputError
 from budgetjax.online import support_set
 from budgetjax.online.slots import FREE
@@ -635,7 +635,7 @@ def test_it_goes_on_learning(name):
     if new.expansion.average is not None:
         average = bj.decision_function(bj.average_iterates(new), X)
         np.testing.assert_allclose(average, scores, atol=1e-5)
-        start = np.asarray(new.expansion.average.start)
+        start = int(_counters.number(new.expansion.average.start))
         assert start == (1000 if name == "norma-average" else len(X) + 1)
         # Of the rounds since alone: of the first, where vectors leave.
         one, iterates = new, []
