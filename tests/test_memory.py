@@ -21,7 +21,6 @@ from budgetjax.estimators import (
     online,
 )
 from budgetjax.online import driver
-from budgetjax.online.state import with_room
 from budgetjax.refitting import held_out, metric, training_data
 
 # What a machine of tests has, too little for what a test asks for.
@@ -87,7 +86,7 @@ def test_a_state_with_more_slots_goes_on_as_if_it_had_had_them(row):
     X, y = row.stream(n=24)
     small, large = row.init(budget=12), row.init(budget=40)
     state, _ = bj.run(small, X[:12], y[:12], block_size=1)
-    wide = with_room(state, large)
+    wide = online.with_room(state, large)
     _, scores = bj.run(wide, X[12:], y[12:], block_size=1)
     _, wanted = bj.run(large, X, y, block_size=1)
     # Products of more rows are summed in another order.
@@ -117,7 +116,7 @@ def test_sizes_beyond_32_bits_are_refused():
 )
 def test_the_size_that_is_too_large_is_named(little, sizes, says):
     sizes = {"budget": 5, "num_features": 2} | sizes
-    with pytest.raises(ValueError, match=f"^perceptron.init: {says}"):
+    with pytest.raises(ValueError, match=f"^Perceptron.init: {says}"):
         bj.Perceptron().init(bj.RBF(1.0), maintenance=bj.RemoveOldest(), **sizes)
 
 
@@ -187,14 +186,17 @@ def test_slots_that_are_asked_for_and_random_features_stay():
     given = {"gamma": 0.5, "encode": False, "refit": False}
     model = BudgetedKernelClassifier(100, capacity=200, **given).fit(X, y > 0)
     assert model.state_.expansion.vectors.shape == (201, 2)
-    model = BudgetedKernelClassifier(100, algorithm="fourier", **given).fit(X, y > 0)
+    model = BudgetedKernelClassifier(100, learner=bj.Fourier(), **given)
+    model.fit(X, y > 0)
     assert model.state_.expansion.vectors.shape == (101, 2)
 
 
-@pytest.mark.parametrize("algorithm", ["pegasos", "arow", "projectron"])
-def test_a_stream_after_fit_gets_the_slots_of_the_budget(algorithm):
+@pytest.mark.parametrize(
+    "learner", [bj.Pegasos(), bj.AROW(), bj.Projectron()], ids=repr
+)
+def test_a_stream_after_fit_gets_the_slots_of_the_budget(learner):
     X, y = rows(200)
-    given = {"algorithm": algorithm, "gamma": 0.5, "encode": False, "refit": False}
+    given = {"learner": learner, "gamma": 0.5, "encode": False, "refit": False}
     given |= {"shuffle": False}
     one, other = (
         BudgetedKernelClassifier(150, **given | more)

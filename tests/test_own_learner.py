@@ -1,130 +1,414 @@
-"""An algorithm that the package does not know: twenty lines, and every door is open."""
+"""A learner that the package does not know: ten lines, and every door is open."""
 
-import dataclasses
-from typing import Any, NamedTuple
+import copy
+import pickle
+import sys
+import types
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from compare import same
 
 import budgetjax as bj
+from budgetjax import _pytree, online
 from budgetjax.estimators import BudgetedKernelClassifier
 
 X = np.random.default_rng(0).normal(size=(60, 2)).astype(np.float32)
 y = np.where(X[:, 0] * X[:, 1] > 0, 1, -1).astype(np.int32)
+SIZES = {"num_features": 2, "budget": 10}
 
 
-class State(NamedTuple):
-    algorithm: Any
-    kernel: Any
-    expansion: Any
-    maintenance: Any
-    rate: Any
-    first_rate: Any
-    num_seen: Any
-    num_mistakes: Any
-    num_updates: Any
+def positive(name, value):
+    """A check of one's own."""
+    if not isinstance(value, jax.core.Tracer) and not np.all(np.asarray(value) > 0):
+        raise ValueError(f"{name} must be above 0")
 
 
-def init(
-    kernel,
-    *,
-    num_features,
-    budget,
-    num_classes=2,
-    rate=0.5,
-    dtype=jnp.float32,
-    capacity=None,
-) -> State:
-    sizes = num_features, budget, num_classes, capacity, dtype
-    shared = bj.init_fields("fading", kernel, *sizes)
-    rate = jnp.asarray(rate, dtype)
-    return State(
-        **shared, maintenance=bj.RemoveOldest(), rate=rate, first_rate=rate + 0
-    )
+class Fading(bj.Learner):
+    """Its step shrinks with its updates, and never below a part of the first one."""
+
+    rate: float = bj.leaf(positive, default=0.5)
+    least: float | None = bj.leaf(positive, default=None)
+    on_mistakes: bool = bj.static(default=True)
+
+    def check(self):
+        if self.least is not None and self.least > self.rate:
+            raise ValueError("least must be at most rate")
+
+    def bind(self, expansion, num_classes):
+        least = self.rate / 100 if self.least is None else self.least
+        return super(Fading, self._replace(least=least)).bind(expansion, num_classes)
+
+    def start(self, state, seed, vectors):
+        return state._replace(memory=self.rate + 0)
+
+    def violates(self, state, score, y):
+        margin = bj.losses.margin(score, y)
+        return margin <= 0 if self.on_mistakes else margin < 1
+
+    def update(self, state, score, y, candidate):
+        rate = state.memory
+        step = rate * candidate.weight * bj.losses.margin_subgradient(score, y)
+        state, edits = self.insert(state, step, candidate)
+        return state._replace(memory=jnp.maximum(0.99 * rate, self.least)), edits
 
 
-def violates(state, score, y):
-    return bj.losses.margin(score, y) <= 0
-
-
-def update(state, score, y, candidate):
-    step = state.rate * candidate.weight * bj.losses.margin_subgradient(score, y)
-    candidate = candidate._replace(coefficients=step)
-    _, edits = state.maintenance.insert(state.kernel, state.expansion, candidate)
-    return state._replace(rate=0.99 * state.rate), edits
-
-
-def restart(state):
-    return bj.Perceptron.restart(state)._replace(rate=state.first_rate)
-
-
-fading = bj.Algorithm("fading", init, violates, update, restart=restart)
-
-
-@pytest.fixture(scope="module", autouse=True)
+@pytest.fixture(scope="module")
 def registered():
-    bj.register(fading)
+    yield bj.register(Fading)
+    del online.registered["fading"], _pytree.records["Fading"]
 
 
-def empty(rate=0.5):
-    return init(bj.RBF(1.0), num_features=2, budget=10, rate=rate)
+def empty(rate=0.5, kernel=None, **more):
+    more = {"maintenance": bj.RemoveOldest()} | more
+    return Fading(rate=rate).init(kernel or bj.RBF(1.0), **SIZES, **more)
 
 
-def test_a_run_is_its_steps():
-    state, scores = bj.run(empty(), X, y)
-    by_step = empty()
-    for x, label in zip(X, y, strict=True):
+@pytest.mark.parametrize("classes", [2, 3])
+def test_a_run_is_its_steps(classes):
+    labels = y if classes == 2 else (y + 1) // 2 + (X[:, 0] > 1)
+    state, scores = bj.run(empty(num_classes=classes), X, labels)
+    by_step = empty(num_classes=classes)
+    for x, label in zip(X, labels, strict=True):
         by_step = bj.step(by_step, x, label)
     assert int(by_step.num_updates) == int(state.num_updates) > 10
-    np.testing.assert_allclose(by_step.rate, state.rate)
+    np.testing.assert_allclose(state.memory, 0.5 * 0.99**state.num_updates, rtol=1e-5)
+    np.testing.assert_allclose(by_step.memory, state.memory)
     np.testing.assert_allclose(
         bj.support(by_step).coefficients, bj.support(state).coefficients, rtol=1e-5
     )
-    assert scores.shape == (60,)
-    with pytest.raises(ValueError, match="state must be of fading, got one of pegasos"):
-        bj.run(bj.Pegasos().init(bj.RBF(1.0), num_features=2, budget=10), X, y)
+    assert scores.shape == ((60,) if classes == 2 else (60, 3))
 
 
-def test_sweeps_streams_refits_files_and_estimators(tmp_path):
+def test_fields_are_checked_and_bound():
+    with pytest.raises(ValueError, match="rate must be above 0"):
+        Fading(rate=-1)
+    with pytest.raises(ValueError, match="least must be at most rate"):
+        Fading(rate=0.1, least=0.2)
+    with pytest.raises(TypeError, match="rates"):
+        Fading(rates=0.1)
+    learner = Fading(rate=0.2)
+    assert learner.get_params() == {"rate": 0.2, "least": None, "on_mistakes": True}
+    bound = empty(0.2).learner
+    assert bound.least.dtype == bound.rate.dtype == jnp.float32
+    np.testing.assert_allclose(bound.least, 0.002)
+    # Binding what is bound changes nothing.
+    same(bound.bind(empty(0.2).expansion, 2), bound)
+    assert not Fading(on_mistakes=False).init(bj.RBF(1.0), **SIZES).learner.on_mistakes
+
+
+def test_what_it_does_not_take_is_refused():
+    for given, says in (
+        ({"num_outputs": 2}, "num_outputs must be 1, as Fading takes none, got 2"),
+        (
+            {"num_classes": None},
+            "num_classes must be a number, as Fading learns labels",
+        ),
+        ({"vectors": X[:3]}, "vectors must be None, as Fading takes none"),
+    ):
+        with pytest.raises(ValueError, match=f"^Fading.init: {says}"):
+            empty(**given)
+
+
+def test_new_numbers_compile_nothing():
+    traces = []
+
+    class Counted(Fading):
+        def update(self, *given):
+            traces.append(None)
+            return super().update(*given)
+
+    bj.run(Counted().init(bj.RBF(1.0), **SIZES), X, y)
+    known = len(traces)
+    assert known > 0
+    for rate in (0.1, np.float64(0.3)):
+        bj.run(Counted(rate=rate, least=0.01).init(bj.RBF(1.0), **SIZES), X, y)
+    assert len(traces) == known
+
+
+def test_what_it_remembers_starts_again():
+    state, _ = bj.run(empty(), X, y)
+    assert float(state.memory) < 0.5
+    again = state.restart()
+    same(again, empty())
+    same(bj.run(again, X, y)[0], state)
+
+
+class Drawn(bj.Perceptron):
+    """It remembers a draw, which its seed decides."""
+
+    def start(self, state, seed, vectors):
+        key = jax.random.key(jnp.asarray(seed, jnp.int32))
+        return state._replace(memory=jax.random.uniform(key, (), state.dtype))
+
+    def restart(self, state):
+        return state.empty()._replace(memory=state.memory)
+
+
+def test_what_is_drawn_stays_where_a_learner_says_so():
+    state = Drawn().init(bj.RBF(1.0), seed=7, **SIZES)
+    other = Drawn().init(bj.RBF(1.0), seed=8, **SIZES)
+    assert float(state.memory) != float(other.memory)
+    learned, _ = bj.run(state, X, y)
+    same(learned.restart(), state)
+
+
+def test_sweeps_streams_and_refits():
     state, _ = bj.run(empty(), X, y)
     swept = bj.sweep(jax.vmap(empty)(jnp.array([0.5, 0.1])), X, y)
-    np.testing.assert_allclose(swept.states.rate[0], state.rate)
+    np.testing.assert_allclose(swept.states.memory[0], state.memory)
+    np.testing.assert_allclose(swept.states.learner.rate, [0.5, 0.1])
 
     stream = bj.fit_stream(empty(), [(X[:40], y[:40]), (X[40:], y[40:])])
     np.testing.assert_array_equal(bj.predict(stream.state, X), bj.predict(state, X))
 
     better = bj.refit(state, X, y)
     assert np.mean(bj.predict(better, X) == y) > np.mean(bj.predict(state, X) == y)
-    np.testing.assert_array_equal(better.rate, state.rate)
-
-    bj.save(tmp_path / "model", better)
-    # A type that `init` says it returns is known by the name of the algorithm.
-    for like in (None, empty()):
-        loaded = bj.load(tmp_path / "model", like=like)
-        np.testing.assert_array_equal(bj.predict(loaded, X), bj.predict(better, X))
-
-    estimator = BudgetedKernelClassifier(budget=10, algorithm="fading", gamma=1.0)
-    assert estimator.fit(X, y).score(X, y) > 0.8
-    with pytest.raises(ValueError, match="the name 'pegasos' must be free"):
-        bj.register(dataclasses.replace(fading, name="pegasos"))
+    np.testing.assert_array_equal(better.memory, state.memory)
 
 
-def test_a_memory_that_no_restart_forgets_is_refused_and_not_kept_in_folds():
+def test_files_and_the_names_in_them(tmp_path, registered):
     state, _ = bj.run(empty(), X, y)
-    forgetful = dataclasses.replace(fading, restart=bj.Perceptron.restart)
-    says = "restart of fading must be given, as rounds change .*, got rate"
-    with pytest.raises(ValueError, match=says):
-        state.restart()
-    own_block = dataclasses.replace(forgetful, update=None, block=bj.Fourier.block)
-    with pytest.raises(ValueError, match=r"restart of .*, got what its `block` change"):
-        state.restart()
-    # What is computed from the support set is no memory.
-    for learner in (bj.Ahpatron(), bj.ALMA()):
-        learned = learner.init(bj.RBF(1.0), num_features=2, budget=10)
-        learned, _ = bj.run(learned, X, y)
-        assert float(learned.restart().squared_norm) == 0
+    bj.save(tmp_path / "model", state)
+    for like in (None, empty()):
+        same(bj.load(tmp_path / "model", like=like), state)
+    # One of this name is known; the same class may be registered again.
+    assert bj.register(Fading) is Fading
+    other = type("Pegasos", (bj.Learner,), {})
+    with pytest.raises(ValueError, match="the name 'pegasos' must be free"):
+        bj.register(other)
+    with pytest.raises(ValueError, match="own must be"):
+        bj.register(Fading())
+
+
+def test_a_file_of_a_class_that_is_not_registered_needs_like(tmp_path):
+    state = Drawn().init(bj.RBF(1.0), **SIZES)
+    bj.save(tmp_path / "model", state)
+    with pytest.raises(ValueError, match="Drawn"):
+        bj.load(tmp_path / "model")
+    same(bj.load(tmp_path / "model", like=state), state)
+
+
+def test_estimators_take_it_as_a_value():
+    given = {"budget": 10, "gamma": 1.0, "encode": False, "penalty": 10.0}
+    model = BudgetedKernelClassifier(learner=Fading(rate=0.4), **given)
+    assert model.fit(X, y).score(X, y) > 0.8
+    assert isinstance(model.state_.learner, Fading)
+    assert float(model.state_.learner.rate) == np.float32(0.4)
+    model.set_params(learner__rate=0.3)
+    assert model.learner.rate == 0.3
+
+
+# One that changes its model in every round has a loop of its own.
+
+
+class Shifting(bj.Learner):
+    """It scores all examples by the mean of the labels so far."""
+
+    takes = ()
+
+    def default_maintenance(self, kernel):
+        return None
+
+    def start(self, state, seed, vectors):
+        return state._replace(memory=jnp.zeros((), state.dtype))
+
+    def block(self, state, X, y, weights, axis=None):
+        def body(state, example):
+            label, weight = example
+            score = state.memory / jnp.maximum(state.rounds(state.dtype), 1)
+            memory = state.memory + weight * label
+            present = (weight > 0).astype(jnp.int32)
+            return state.after(seen=present)._replace(memory=memory), score[None]
+
+        return jax.lax.scan(body, state, (y.astype(X.dtype), weights))
+
+
+def test_one_with_a_loop_of_its_own():
+    state, scores = bj.run(Shifting().init(bj.RBF(1.0), **SIZES), X, y)
+    means = np.cumsum(y) / np.arange(1, 61)
+    np.testing.assert_allclose(scores, [0, *means[:-1]], rtol=1e-5)
+    assert int(state.num_seen) == 60
+    same(bj.run(state.restart(), X, y)[0], state)
+    weight = (np.arange(60) < 30).astype(np.float32)
+    half, _ = bj.run(state.restart(), X, y, weight=weight)
+    assert int(half.num_seen) == 30
+
+
+# Another learner for a state.
+
+
+def test_another_learner_goes_on_with_what_is_remembered():
+    state, _ = bj.run(empty(), X, y)
+    eager = bj.with_learner(state, Fading(rate=0.7, on_mistakes=False))
+    np.testing.assert_allclose(eager.learner.rate, 0.7)
+    np.testing.assert_allclose(eager.learner.least, 0.007)
+    same(eager.expansion, state.expansion)
+    same(eager.memory, state.memory)
+    more, _ = bj.run(eager, X, y)
+    assert int(more.num_updates) > int(state.num_updates)
+    # The state that was given stays.
+    np.testing.assert_allclose(state.learner.rate, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("learner", "says"),
+    [
+        (bj.Perceptron(), "learner must remember .* of Fading, got Perceptron"),
+        (Shifting(), "learner must remember what the one of the state does"),
+        (Fading, "learner must be one such as"),
+        ("fading", "learner must be one such as"),
+        (None, "learner must be one such as"),
+    ],
+    ids=str,
+)
+def test_a_learner_that_does_not_fit_a_state_is_refused(learner, says):
+    with pytest.raises(ValueError, match=f"^with_learner: {says}"):
+        bj.with_learner(empty(), learner)
+
+
+def test_what_is_remembered_under_another_name_is_something_else():
+    class Summing(bj.Learner):
+        def start(self, state, seed, vectors):
+            return state._replace(memory={"sum": jnp.zeros((), state.dtype)})
+
+    state = Summing().init(bj.RBF(1.0), **SIZES)
+    with pytest.raises(ValueError, match="learner must remember what the one of the"):
+        bj.with_learner(state, Fading())
+    # A Perceptron remembers nothing.
+    plain = bj.Perceptron().init(bj.RBF(1.0), **SIZES)
+    for learner in (Fading(), Summing()):
+        with pytest.raises(ValueError, match=r"must remember .* of Perceptron"):
+            bj.with_learner(plain, learner)
+
+
+def test_a_learner_must_take_the_classes_and_averages_of_a_state():
+    several = bj.Perceptron().init(bj.RBF(1.0), num_classes=3, average=True, **SIZES)
+    real = bj.SGD().init(bj.RBF(1.0), num_classes=None, **SIZES)
+    for state, learner, name in (
+        (several, bj.Forgetron(), "num_classes"),
+        (several, bj.ALMA(), "average"),
+        (real, bj.Perceptron(), "num_outputs"),
+    ):
+        with pytest.raises(ValueError, match=f"learner must take {name}, as the state"):
+            bj.with_learner(state, learner)
+    assert isinstance(bj.with_learner(several, bj.PassiveAggressive()), bj.State)
+
+
+def test_fields_of_a_state_change_by_functions_that_renew_what_depends_on_them():
+    state = empty()
+    with pytest.raises(
+        ValueError, match=r"by budgetjax.with_learner\(state, learner\)"
+    ):
+        state._replace(learner=Fading())
+    with pytest.raises(ValueError, match=r"by budgetjax.with_kernel\(state, kernel\)"):
+        state._replace(kernel=bj.RBF(2.0))
+    with pytest.raises(ValueError, match=r"the fields of State must be .*, got rate"):
+        state._replace(rate=1.0)
+    with pytest.raises(AttributeError):
+        state.learner.rate = 0.3
+
+
+# A class that is defined again, as in a notebook.
+
+CELL = """
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+import budgetjax as bj
+
+class Memory(bj.Record, name="SteppingMemory"):
+    total: Any
+
+class Stepping(bj.Learner):
+    rate: float = 0.5
+
+    def start(self, state, seed, vectors):
+        return state._replace(memory=Memory(jnp.zeros((), state.dtype)))
+
+    def update(self, state, score, y, candidate):
+        step = {factor} * self.rate * bj.losses.margin_subgradient(score, y)
+        state, edits = self.insert(state, step, candidate)
+        memory = jax.tree.map(lambda total: total + jnp.sum(step), state.memory)
+        return state._replace(memory=memory), edits
+"""
+
+
+@pytest.fixture
+def notebook():
+    """A module whose cell is executed with a factor of the step."""
+    module = types.ModuleType("notebook_of_mine")
+    sys.modules[module.__name__] = module
+    yield lambda factor: exec(CELL.format(factor=factor), vars(module)) or module
+    del sys.modules[module.__name__]
+    for name in ("Stepping", "SteppingMemory"):
+        del _pytree.records[name]
+    del online.registered["stepping"]
+
+
+def first_coefficient(state):
+    return float(np.asarray(bj.support(bj.step(state, X[0], 1)).coefficients)[0, 0])
+
+
+def test_a_class_that_is_defined_again(notebook):
+    old = bj.register(notebook(1.0).Stepping)
+    state = old().init(bj.RBF(1.0), **SIZES)
+    assert first_coefficient(state) == 0.5
+    pickled = pickle.dumps(state)
+    new = bj.register(notebook(3.0).Stepping)
+    assert new is not old
+    # A state keeps the code that it was made with, also where that compiles anew.
+    assert first_coefficient(state) == 0.5
+    jax.clear_caches()
+    assert first_coefficient(state) == 0.5
+    assert first_coefficient(new().init(bj.RBF(1.0), **SIZES)) == 1.5
+    moved = bj.with_learner(bj.step(state, X[1], 1), new(rate=0.25))
+    assert type(moved.learner) is new
+    assert float(moved.memory.total) == 0.5
+    assert float(bj.step(moved, X[0], -1).memory.total) == 0.5 - 0.75
+    # A pickle has names, which are those of the new class.
+    assert type(pickle.loads(pickled).learner) is new
+    assert first_coefficient(pickle.loads(pickled)) == 1.5
+    with pytest.raises(pickle.PicklingError, match="not the same object"):
+        pickle.dumps(state)
+
+
+def test_files_of_a_class_that_is_defined_again(notebook, tmp_path):
+    state = bj.register(notebook(1.0).Stepping)(rate=0.3).init(bj.RBF(1.0), **SIZES)
+    bj.save(tmp_path / "model", state)
+    new = bj.register(notebook(3.0).Stepping)
+    loaded = bj.load(tmp_path / "model")
+    assert type(loaded.learner) is new
+    np.testing.assert_allclose(loaded.learner.rate, 0.3)
+    assert first_coefficient(loaded) == pytest.approx(0.9)
+
+
+@pytest.mark.parametrize("make", [copy.copy, copy.deepcopy], ids=lambda f: f.__name__)
+def test_copies_and_pickles_are_the_same(make):
+    state, _ = bj.run(empty(), X, y)
+    for value in (state, state.learner, Fading(rate=0.2)):
+        for again in (make(value), pickle.loads(pickle.dumps(value))):
+            assert type(again) is type(value)
+            assert repr(again) == repr(value)
+            assert bj.equal(again, value)
+    same(bj.run(pickle.loads(pickle.dumps(state)), X, y)[0], bj.run(state, X, y)[0])
+
+
+def test_records_are_equal_as_objects_and_by_values():
+    one, other = Fading(rate=0.2), Fading(rate=0.2)
+    assert one != other
+    assert bj.equal(one, other)
+    assert not bj.equal(one, Fading(rate=0.3))
+    assert not bj.equal(one, Fading(rate=0.2, on_mistakes=False))
+    assert len({one, other, one}) == 2
+
+
+# A strategy of one's own.
 
 
 class RemoveYoungest(bj.Maintenance):
@@ -153,3 +437,27 @@ def test_a_strategy_of_ones_own_starts_again_from_its_seed_and_the_support_set()
     better = moved.learner.refresh(moved)
     np.testing.assert_array_equal(better.maintenance.ages, kept)
     assert int(better.maintenance.seed) == 7
+
+
+# A kernel of one's own.
+
+
+class Cauchy(bj.Kernel):
+    gamma: float = 1.0
+
+    def evaluate(self, x, z):
+        return 1 / (1 + self.gamma * jnp.sum((x - z) ** 2))
+
+
+def test_a_kernel_and_a_learner_of_ones_own():
+    state, _ = bj.run(empty(kernel=Cauchy(2.0)), X, y)
+    support = jax.tree.map(np.asarray, bj.support(state))
+    gaps = np.sum((X[:, None] - support.vectors[None]) ** 2, axis=2)
+    coefficients = np.where(support.mask, support.coefficients[:, 0], 0)
+    np.testing.assert_allclose(
+        bj.decision_function(state, X), 1 / (1 + 2 * gaps) @ coefficients, rtol=1e-4
+    )
+    changed = bj.with_kernel(state, Cauchy(1.0))
+    np.testing.assert_allclose(
+        bj.decision_function(changed, X), 1 / (1 + gaps) @ coefficients, rtol=1e-4
+    )

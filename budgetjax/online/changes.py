@@ -1,6 +1,7 @@
 """Verbs that exchange a part of a state: its kernel, its learner, its iterates."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -92,18 +93,27 @@ def with_learner(state: State, learner: Learner) -> State:
             raise ArgumentError("learner", f"take {name}, as the state has it", got)
     bound = learner.bind(state.expansion, num_classes)
     bound.check_kernel(state.kernel)
-    new = state._exchange(learner=bound)
-    fresh = jax.eval_shape(lambda: bound.start(new.empty(), 0, None))
+    new = state._exchange(learner=bound, memory=None)
+    fresh = jax.eval_shape(lambda: bound.start(new.empty(), 0, None)).memory
+    known, asked = _by_place(state.memory), _by_place(fresh)
     wanted, got = (
-        jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), one)
-        for one in (state.memory, fresh.memory)
+        {place: (leaf.shape, leaf.dtype) for place, leaf in one.items()}
+        for one in (known, asked)
     )
     has_strategy = bound.default_maintenance(state.kernel) is not None
     if wanted != got or has_strategy != (state.maintenance is not None):
         kind = f"of {type(old).__name__}"
         wanted = f"remember what the one of the state does, {kind}"
         raise ArgumentError("learner", wanted, type(learner).__name__)
-    return new
+    # A class of memories that was defined again, as in a notebook, is another one.
+    leaves = [known[place] for place in asked]
+    return new._replace(memory=jax.tree.unflatten(jax.tree.structure(fresh), leaves))
+
+
+def _by_place(memory: Any) -> dict[str, Any]:
+    """The arrays that a learner remembers, by their places in its memory."""
+    found = jax.tree_util.tree_leaves_with_path(memory)
+    return {jax.tree_util.keystr(path): leaf for path, leaf in found}
 
 
 def bind_fields(state: State, names: Sequence[str]) -> State:
