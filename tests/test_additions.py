@@ -39,48 +39,21 @@ class RemoveNearest(bj.Maintenance):
         return self, self.replace(expansion, candidate, jnp.argmax(similar))
 
 
-class Waning(NamedTuple):
-    algorithm: bj.Name
-    kernel: bj.Kernel
-    expansion: bj.Expansion
-    maintenance: bj.Maintenance
-    rate: jax.Array
-    first_rate: jax.Array
-    num_seen: jax.Array
-    num_mistakes: jax.Array
-    num_updates: jax.Array
+@bj.register
+class Waning(bj.Learner):
+    rate: float = 0.5
 
+    def start(self, state, seed, vectors):
+        return state._replace(memory=self.rate + 0)
 
-def init(
-    kernel, *, num_features, budget, num_classes=2, maintenance=None, rate=0.5,
-    seed=0, capacity=None, dtype=jnp.float32,
-) -> Waning:
-    sizes = num_features, budget, num_classes, capacity, dtype
-    shared = bj.init_fields("waning", kernel, *sizes)
-    strategy = bj.init_maintenance(maintenance, shared, seed)
-    rate = jnp.asarray(rate, dtype)
-    more = {"rate": rate, "first_rate": rate + 0}
-    return Waning(**shared, maintenance=strategy, **more)
+    def violates(self, state, score, y):
+        return bj.losses.margin(score, y) <= 0
 
-
-def violates(state, score, y):
-    return bj.losses.margin(score, y) <= 0
-
-
-def update(state, score, y, candidate):
-    step = state.rate * candidate.weight * bj.losses.margin_subgradient(score, y)
-    candidate = candidate._replace(coefficients=step)
-    strategy, edits = state.maintenance.insert(state.kernel, state.expansion, candidate)
-    return state._replace(maintenance=strategy, rate=0.99 * state.rate), edits
-
-
-def restart(state):
-    return bj.Perceptron.restart(state)._replace(rate=state.first_rate)
-
-
-waning = bj.register(
-    bj.Algorithm("waning", init, violates, update, restart=restart)
-)
+    def update(self, state, score, y, candidate):
+        rate = state.memory
+        step = rate * candidate.weight * bj.losses.margin_subgradient(score, y)
+        state, edits = self.insert(state, step, candidate)
+        return state._replace(memory=0.99 * rate), edits
 
 
 class Ridge(NamedTuple):
@@ -139,7 +112,7 @@ def mine(tmp_path_factory):
     del sys.modules[path.stem]
     tables = online.registered, solvers.registered, _pytree.records
     for table, names in zip(
-        tables, (("waning",), ("ridge",), ("Cauchy", "RemoveNearest")), strict=True
+        tables, (("waning",), ("ridge",), ("Cauchy", "RemoveNearest", "Waning")), strict=True
     ):
         for name in names:
             del table[name]
@@ -148,7 +121,7 @@ def mine(tmp_path_factory):
 def empty(mine, rate=0.5, kernel=None):
     kernel = mine.Cauchy(1.0) if kernel is None else kernel
     strategy = mine.RemoveNearest()
-    return mine.waning.init(kernel, **SIZES, maintenance=strategy, rate=rate)
+    return mine.Waning(rate=rate).init(kernel, **SIZES, maintenance=strategy)
 
 
 def test_runs_sweeps_streams_refits_and_files(mine, tmp_path):
@@ -156,7 +129,7 @@ def test_runs_sweeps_streams_refits_and_files(mine, tmp_path):
     assert int(state.num_updates) > 10
     rates = jax.vmap(lambda rate: empty(mine, rate))(jnp.array([0.5, 0.1]))
     swept = bj.sweep(rates, X, Y)
-    np.testing.assert_allclose(swept.states.rate[0], state.rate, rtol=1e-6)
+    np.testing.assert_allclose(swept.states.memory[0], state.memory, rtol=1e-6)
     batches = [(X[:40], Y[:40]), (X[40:], Y[40:])]
     streamed = bj.fit_stream(empty(mine), batches)
     np.testing.assert_array_equal(bj.predict(streamed, X), bj.predict(state, X))
@@ -170,19 +143,19 @@ def test_runs_sweeps_streams_refits_and_files(mine, tmp_path):
         np.testing.assert_array_equal(bj.predict(loaded, X), bj.predict(model, X))
 
 
-def test_estimators_and_river_know_names(mine):
-    given = {"algorithm": "waning", "kernel": mine.Cauchy(1.0), "budget": 10}
+def test_estimators_and_river_take_values_and_names(mine):
+    given = {"learner": mine.Waning(), "kernel": mine.Cauchy(1.0), "budget": 10}
     given["maintenance"] = "remove_nearest"
     estimator = BudgetedKernelClassifier(**given)
     assert estimator.fit(X, Y).score(X, Y) > 0.8
-    assert type(estimator.state_) is mine.Waning
+    assert type(estimator.state_.learner) is mine.Waning
     assert type(estimator.state_.maintenance) is mine.RemoveNearest
     one = river.BudgetedClassifier(**given)
     for row, label in zip(X[:20].tolist(), Y[:20].tolist(), strict=True):
         one.learn_one(dict(enumerate(row)), label)
     assert one.predict_one(dict(enumerate(X[0].tolist()))) in (-1, 1)
-    with pytest.raises(ValueError, match=r"must be one of .*, waning, got 'no'"):
-        BudgetedKernelClassifier(algorithm="no").fit(X, Y)
+    with pytest.raises(ValueError, match=r"learner must be 'auto', or .* got 'no'"):
+        BudgetedKernelClassifier(learner="no").fit(X, Y)
     with pytest.raises(ValueError, match=r"must be one of .*, remove_nearest, .* 'no'"):
         BudgetedKernelClassifier(maintenance="no").fit(X, Y)
 
