@@ -362,6 +362,7 @@ ANY_LABELS = bj.Labelled(linear_model(0), classes=np.array(["a", 1], object))
 REFUSED = (
     ("pt", 0, r"path must end in \.onnx or \.stablehlo, got .*model\.pt'"),
     ("onnx", SBPClassifier(), "model must be a model or a fitted .* got SBPClassifier"),
+    ("onnx", bj.Pegasos(), "model must be a model or a fitted .* got Pegasos, which"),
     (
         *("onnx", make_pipeline(PCA(), SBPClassifier())),
         "model must have nothing but StandardScaler .* got PCA",

@@ -74,7 +74,8 @@ class Predictor(NamedTuple):
 def predictor(model: Any) -> Predictor:
     """The predictor of a model or a fitted estimator."""
     model, before = _after_scalers(model)
-    if hasattr(model, "get_params") and not hasattr(model, "model_"):
+    is_model = isinstance(model, models.ModelBase) or hasattr(model, "model_")
+    if hasattr(model, "get_params") and not is_model:
         wanted = "be a model or a fitted estimator of budgetjax"
         got = f"{type(model).__name__}, which has no model"
         raise ArgumentError("model", wanted, got)
