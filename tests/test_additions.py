@@ -112,7 +112,9 @@ def mine(tmp_path_factory):
     del sys.modules[path.stem]
     tables = online.registered, solvers.registered, _pytree.records
     for table, names in zip(
-        tables, (("waning",), ("ridge",), ("Cauchy", "RemoveNearest", "Waning")), strict=True
+        tables,
+        (("waning",), ("ridge",), ("Cauchy", "RemoveNearest", "Waning")),
+        strict=True,
     ):
         for name in names:
             del table[name]
