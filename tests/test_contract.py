@@ -261,10 +261,11 @@ def test_every_pair_of_arguments_is_done_or_refused(name):
                     assert found(*pair) != found(other), f"{one} with {other}"
 
 
-def test_vectors_of_arow_outlive_a_restart():
+@pytest.mark.parametrize("learner", [bj.AROW(), bj.Nystrom()], ids=["arow", "nystrom"])
+def test_given_vectors_outlive_a_restart(learner):
     X, y = registry.ROWS[0].stream()
-    fresh = bj.AROW().init(bj.RBF(0.5), num_features=3, budget=10, vectors=X[:8])
-    state, _ = bj.run(fresh, X, y)
+    fresh = learner.init(bj.RBF(0.5), num_features=3, budget=10, vectors=X[:8])
+    state, _ = bj.run(fresh, X, y, block_size=1)
     empty = state.restart()
     np.testing.assert_array_equal(*(bj.support(one)[0] for one in (empty, fresh)))
     # The spare row of the vectors is arbitrary.
