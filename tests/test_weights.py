@@ -229,7 +229,7 @@ def test_a_few_heavy_rows_do_no_harm_to_labels(name):
 SMALL = {"gamma": 1.0, "maintenance": "remove_oldest", "random_state": 0}
 STREAMS = {
     "regressor": BudgetedKernelRegressor(60, refit=False, **SMALL),
-    "classifier": BudgetedKernelClassifier(60, refit=False, algorithm="sgd", **SMALL),
+    "classifier": BudgetedKernelClassifier(60, refit=False, learner=bj.SGD(), **SMALL),
 }
 
 
