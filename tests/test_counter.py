@@ -79,7 +79,11 @@ def test_the_arithmetic_of_words_is_that_of_their_value():
     assert int(_counters.since(far, near)) == UNIT - 2
     assert _counters.number(_counters.after(few, UNIT)) == UNIT + 2
     stacked = jnp.stack([few, far])
-    assert _counters.number(_counters.after(stacked, 3)).tolist() == [5, 10**12 + 10]
+    later = jax.vmap(lambda words: _counters.after(words, 3))(stacked)
+    assert _counters.number(later).tolist() == [5, 10**12 + 10]
+    # Of several rounds ahead at once.
+    ahead = _counters.after(few, np.arange(3, dtype=np.int32))
+    assert _counters.number(ahead).tolist() == [2, 3, 4]
     np.testing.assert_allclose(
         _counters.real(stacked, jnp.float32), [2, 10**12 + 7], rtol=1e-7
     )
