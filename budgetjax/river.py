@@ -352,7 +352,7 @@ class Online(base.Estimator):
         self._state = _with_own_arrays(state)
         self._queue = Queue.empty(width)
         gaussian = isinstance(state.kernel, RBF) and not state.kernel.exact
-        self._in_numpy = gaussian and state.expansion.average is None
+        self._in_numpy = gaussian and not state.averages
         if self._in_numpy:
             self._no_update_above = state.learner.no_update_above(state)
 
@@ -522,7 +522,7 @@ class Online(base.Estimator):
             quiet, state = self._queue.quiet, self._state
             columns = state.num_columns
             if not self._in_numpy:
-                if state.expansion.average is not None:
+                if state.averages:
                     state = average_iterates(state)
                 X = np.array(X, np.float32).reshape(-1, self._width)
                 scores = models.decision_function(Labelled(state), X)

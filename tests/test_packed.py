@@ -1,6 +1,5 @@
 """The package without source files: in a zip, and as compiled modules alone."""
 
-import ast
 import compileall
 import os
 import shutil
@@ -63,16 +62,3 @@ def test_every_learner_and_solver_is_in_the_lists():
     assert tuple(map(registry.name_of, registry.LEARNERS)) == online.LEARNERS
     known = {one.name for one in public if isinstance(one, bj.Solver)}
     assert known == {name for names in solvers.SOLVERS.values() for name in names}
-
-
-def test_only_the_face_imports_the_package_by_text():
-    """An import that no tool sees would let the ground import the roof."""
-    found = {
-        str(path.relative_to(PACKAGE))
-        for path in PACKAGE.rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text("utf-8")))
-        if isinstance(node, ast.Call)
-        and ast.unparse(node.func).endswith(("import_module", "__import__"))
-        and any(word in ast.unparse(node) for word in ("budgetjax", "__name__"))
-    }
-    assert found == {"__init__.py"}

@@ -123,7 +123,7 @@ def _run_grid(
     error, states = np.asarray(result.error), cast("State", result.states)
     table = grid.table(
         error=np.sqrt(error) if about.labels is None else error,
-        vectors=np.asarray(states.expansion.num_active),
+        vectors=np.asarray(states.num_active),
     )
     return name_of(type(choice.learner)), list(grid.names), table
 

@@ -235,7 +235,7 @@ def _refit(
     if columns.model is not None:
         fitted = fitted._replace(model=columns.model)
     # If no row has changed the model, the zero model stays.
-    elif int(fitted.state.expansion.num_active):
+    elif int(fitted.state.num_active):
         rows = fitted.num_rows // job.training.epochs
         # The sample has decided for a metric of codes.
         has_bins = encoding_choice.has_bins(columns.encoding)

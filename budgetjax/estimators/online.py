@@ -5,9 +5,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, Shaped
+from jaxtyping import Float, Int, Shaped
 from sklearn.utils import check_random_state
 
 from budgetjax import _checks, _progress, _pytree, models, raw_rows
@@ -27,7 +26,7 @@ from budgetjax.estimators.inputs import (
 from budgetjax.kernels import Kernel, Mapped
 from budgetjax.models import Labelled
 from budgetjax.online import driver, importance
-from budgetjax.online.changes import average_iterates
+from budgetjax.online.changes import average_iterates, with_room
 from budgetjax.online.choices import Choice
 from budgetjax.online.examples import check_labels, check_weights
 from budgetjax.online.learner import Learner
@@ -275,7 +274,7 @@ class OnlineEstimator(Estimator):
     def model_(self) -> Labelled:
         """The model that predicts from raw rows, for all functions of budgetjax."""
         model = self._predicting_model()
-        averages = model.model.expansion.average is not None
+        averages = model.model.averages
         return model._replace(
             model=average_iterates(model.model) if averages else model.model
         )
@@ -283,7 +282,7 @@ class OnlineEstimator(Estimator):
     @property
     def n_support_(self) -> int:
         """The number of support vectors."""
-        return int(self.state_.expansion.num_active)
+        return int(self.state_.num_active)
 
     def _fit_stream(self, prepared: Prepared) -> None:
         """Fits a new model; see `fit`."""
@@ -476,7 +475,7 @@ class OnlineEstimator(Estimator):
         targets, *_ = self._encode_part(y, weights, labels, None)
         state = model.model
         check_labels(state, targets)
-        check_weights(weights, state.expansion.vectors.dtype)
+        check_weights(weights, state.dtype)
         self._model, self._waiting = model, waiting
         self._set_unsolved(first=first)
 
@@ -620,7 +619,7 @@ class OnlineEstimator(Estimator):
     def _with_room(self, model: Labelled, more: int) -> Labelled:
         """The model with slots for more rows, up to the budget."""
         state, labels = model.model, model
-        slots = len(state.expansion.ages) - 1
+        slots = state.capacity
         rows = int(state.num_seen) + more
         if rows <= slots:
             return model
@@ -630,8 +629,7 @@ class OnlineEstimator(Estimator):
         is_same = type(state.learner) is type(learner)
         if not is_same or self.capacity is not None or budget <= slots:
             return model
-        vectors = state.expansion.vectors
-        sizes = {"num_features": vectors.shape[1], "dtype": vectors.dtype}
+        sizes = {"num_features": state.num_features, "dtype": state.dtype}
         like = learner.init(state.kernel, budget=budget, **sizes, **arguments)
         like = self._set_loss(like, labels)
         if jax.tree.structure(like) != jax.tree.structure(state):
@@ -690,7 +688,7 @@ def learn(
 ) -> State:
     """The state after the examples in this order, in parts of this size."""
     X, origin, targets, weights = examples
-    dtype = np.dtype(state.expansion.vectors.dtype)
+    dtype = np.dtype(state.dtype)
     size = rows_at_once(size or raw_rows.block_size(*X.shape), X.shape[1])
     for start in range(0, len(order), size):
         numbers = order[start : start + size]
@@ -698,34 +696,8 @@ def learn(
         y = pad_rows(targets[numbers], size, 1)
         counts = pad_rows(weights[numbers], size)
         state, _ = driver.run(state, rows, y, weight=counts, block_size=block_size)
-        report(f"{int(state.expansion.num_active)} vectors", len(numbers))
+        report(f"{int(state.num_active)} vectors", len(numbers))
     return state
-
-
-def with_room(state: State, like: State) -> State:
-    """A copy of a state with the slots and the budget of an empty one of its kind.
-
-    That has at least as many slots. If the state has not been full yet, the copy goes
-    on as if it had had them from the start.
-    """
-    rows = len(state.expansion.ages)
-
-    def widen(old: Array, new: Array) -> Array:
-        if old.shape == new.shape:
-            return old
-        # All but the spare row; some arrays have several numbers per slot.
-        part = tuple(
-            slice(size if size == most else size // rows * (rows - 1))
-            for size, most in zip(old.shape, new.shape, strict=True)
-        )
-        # In NumPy, since JAX would compile a program for every shape.
-        wide = np.array(new)
-        wide[part] = np.asarray(old)[part]
-        return jnp.array(wide)
-
-    new = jax.tree.map(widen, state, like)
-    budget = like.expansion.budget
-    return new._replace(expansion=new.expansion._replace(budget=budget))
 
 
 def room_for(rows: int) -> int:

@@ -197,7 +197,7 @@ class BudgetedKernelRegressor(RegressorMixin, Supervised):
         loss, shape = scale_loss(before, labels), np.shape(labels.unit)
         if loss is before and not losses.is_shift_invariant(loss, shape):
             loss = losses.limit_slope(loss, STEEPEST)
-        dtype, outputs = state.expansion.vectors.dtype, np.size(labels.unit)
+        dtype, outputs = state.dtype, np.size(labels.unit)
         loss = losses.as_leaves(loss, None, dtype, outputs)
         learner = state.learner._replace(loss=loss)
         return state._exchange(learner=learner)

@@ -405,7 +405,7 @@ class Supervised(OnlineEstimator):
         form, model, examples, rivals, _ = streamed
         examples = examples if tried is None else examples.take(tried)
         state, learn_metric = model.model, self.learn_metric
-        if not int(state.expansion.num_active):
+        if not int(state.num_active):
             return None
         # The penalties to choose from are for a typical weight of 1, as is the prior of
         # a metric; a given one is C for the weights as they are.

@@ -5,12 +5,15 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
 
 from budgetjax import _checks, _counters, _forks, kernels, losses
 from budgetjax._errors import ArgumentError, names_errors
 from budgetjax.kernels import Kernel
 from budgetjax.online import driver
 from budgetjax.online.learner import Learner
+from budgetjax.online.slots import FREE
 from budgetjax.online.state import State
 from budgetjax.online.support_set import Expansion
 
@@ -215,3 +218,41 @@ def restart_average(state: State) -> State:
         total=jnp.zeros_like(average.total),
     )
     return state._replace(expansion=state.expansion._replace(average=average))
+
+
+@jax.jit
+def resume(state: State, other: State) -> State:
+    """Another state of the learner, with the counters and the clock of this one."""
+    passed = state.counts.seen[1] - other.counts.seen[1]
+    expansion = other.expansion
+    ages = jnp.where(expansion.mask, expansion.ages + passed, FREE)
+    return other._replace(
+        expansion=expansion._replace(ages=ages, average=state.expansion.average),
+        counts=state.counts,
+    )
+
+
+def with_room(state: State, like: State) -> State:
+    """A copy of a state with the slots and the budget of an empty one of its kind.
+
+    That has at least as many slots. If the state has not been full yet, the copy goes
+    on as if it had had them from the start.
+    """
+    rows = state.capacity + 1
+
+    def widen(old: Array, new: Array) -> Array:
+        if old.shape == new.shape:
+            return old
+        # All but the spare row; some arrays have several numbers per slot.
+        part = tuple(
+            slice(size if size == most else size // rows * (rows - 1))
+            for size, most in zip(old.shape, new.shape, strict=True)
+        )
+        # In NumPy, since JAX would compile a program for every shape.
+        wide = np.array(new)
+        wide[part] = np.asarray(old)[part]
+        return jnp.array(wide)
+
+    new = jax.tree.map(widen, state, like)
+    budget = like.expansion.budget
+    return new._replace(expansion=new.expansion._replace(budget=budget))

@@ -260,7 +260,7 @@ def squared_residual(kernel_self: Scalar, inside: Scalar) -> Scalar:
     return jnp.maximum((1 + RIDGE) * kernel_self - inside, floor)
 
 
-class Replacement(NamedTuple):
+class Swap(NamedTuple):
     """A candidate that takes a slot, and the vector that leaves it.
 
     Attributes:
@@ -294,14 +294,14 @@ class Replacement(NamedTuple):
     row: PerRow
 
 
-def replacement(
+def plan_swap(
     span: Span,
     slot: Index,
     taken: Flag,
     solution: PerRow,
     kernel_row: PerRow,
     kernel_self: Scalar,
-) -> Replacement:
+) -> Swap:
     """A candidate takes a slot, in which there is a vector if it is `taken`; O(B^2).
 
     `solution` is the candidate's projection onto the span; its `kernel_row` is 0 for
@@ -327,7 +327,7 @@ def replacement(
     )
     residual = squared_residual(kernel_self, -left)
     row = bound(others / jnp.sqrt(residual), square / residual)
-    return Replacement(
+    return Swap(
         slot=slot,
         kernel_row=known,
         kernel_self=kernel_self,
@@ -344,7 +344,7 @@ def replacement(
     )
 
 
-def replace(span: Span, new: Replacement, num_active: Index) -> Span:
+def swap(span: Span, new: Swap, num_active: Index) -> Span:
     """The span with a candidate in a slot; O(B^2).
 
     Two directions of `R` are made orthonormal under `K` again. One is the candidate's,
@@ -430,12 +430,12 @@ def replace(span: Span, new: Replacement, num_active: Index) -> Span:
 
 def _correct_again(
     span: Span,
-    new: Replacement,
+    new: Swap,
     gram: PerPair,
     changes: tuple[tuple[PerRow, PerRow], ...],
     row: PerRow,
 ) -> PerRow:
-    """Steps 3 to 5 of `replace` for `u` alone, in the root that the changes make.
+    """Steps 3 to 5 of `swap` for `u` alone, in the root that the changes make.
 
     It returns the change of the row `u^T R`, and writes no matrix.
     """
@@ -474,7 +474,7 @@ def bound(
     return z / jnp.sqrt(jnp.maximum(squares * (RIDGE / 2), 1))[..., None]
 
 
-def cosine(new: Replacement) -> Scalar:
+def cosine(new: Swap) -> Scalar:
     """The cosine of the angle between `u` before and after the candidate enters.
 
     The projection from the old span onto the new one shortens `u` by this factor, and
@@ -484,7 +484,7 @@ def cosine(new: Replacement) -> Scalar:
     return jnp.clip(component / jnp.sqrt(new.residual), -1, 1)
 
 
-def projection_of_removed(new: Replacement) -> PerRow:
+def projection_of_removed(new: Swap) -> PerRow:
     """The projection of the vector that leaves a slot onto all others; O(B).
 
     The candidate is one of them, and its share is in the slot. The projection is the

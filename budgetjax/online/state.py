@@ -175,6 +175,21 @@ class State(Online):
     def loss(self) -> Any:
         return self.learner.loss
 
+    @property
+    def num_active(self) -> Integer[Array, "*models"]:
+        """The number of support vectors."""
+        return self.expansion.num_active
+
+    @property
+    def capacity(self) -> int:
+        """The number of slots for support vectors."""
+        return self.expansion.ages.shape[-1] - 1
+
+    @property
+    def averages(self) -> bool:
+        """Whether it has an average of iterates; see `budgetjax.average_iterates`."""
+        return self.expansion.average is not None
+
     def _replace(self, **changes: Any) -> Self:
         for name, other in ("kernel", "with_kernel"), ("learner", "with_learner"):
             if changes.get(name, vars(self)[name]) is not vars(self)[name]:

@@ -190,14 +190,14 @@ def stream_fold(
     if not state.learner.chooses_vectors:
         return state
     state = clear(state)
-    vectors, shape = state.expansion.vectors, models.target_shape(state)
+    shape = models.target_shape(state)
     kept, shards = None, Shards()
-    has_labels = state.expansion.num_columns > 1 and not shape
+    has_labels = state.num_columns > 1 and not shape
     for block in blocks():
         shards = block.shards
         kept = kept or Reservoir.empty(
-            *(block.X.shape[1], vectors.dtype, models.target_dtype(state), shape),
-            size=default_size(vectors.shape[1]),
+            *(block.X.shape[1], state.dtype, models.target_dtype(state), shape),
+            size=default_size(state.num_features),
             seed=problem.seed,
             sparse=not shards.spans_processes
             and problem.coder is None

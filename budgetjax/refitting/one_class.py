@@ -89,9 +89,9 @@ def one_class(
     check_state(inner)
     _checks.open_unit_interval("rate", rate)
     _checks.positive("penalty", penalty)
-    if inner.expansion.num_columns > 1:
+    if inner.num_columns > 1:
         raise ArgumentError(
-            "state", "have one column of coefficients", inner.expansion.num_columns
+            "state", "have one column of coefficients", inner.num_columns
         )
     # The old intercept is removed.
     known = models.as_labelled(state)

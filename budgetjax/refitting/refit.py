@@ -17,10 +17,9 @@ from budgetjax._errors import ArgumentError, names_errors, warn
 from budgetjax.encoding import Coder
 from budgetjax.models import Given, KernelModel
 from budgetjax.online import driver, span
-from budgetjax.online.changes import restart_average
+from budgetjax.online.changes import restart_average, resume
 from budgetjax.online.learners.sgd import SGD
 from budgetjax.online.maintenance.removal import Unbudgeted
-from budgetjax.online.slots import FREE
 from budgetjax.online.state import State
 from budgetjax.refitting import held_out, metric, moving_vectors, newton, training_data
 from budgetjax.refitting.held_out import Fold, Judged
@@ -351,9 +350,9 @@ def check_state(state: Any, learn_metric: Metric = False) -> None:
     if not isinstance(state, State):
         wanted = "be of a learner, with a kernel and support vectors"
         raise ArgumentError("state", wanted, _checks.kind_name(state))
-    _checks.check_invertible_dtype(state.expansion.vectors.dtype)
+    _checks.check_invertible_dtype(state.dtype)
     check_metric(learn_metric, models.num_features(state))
-    if int(state.expansion.num_active) == 0:
+    if int(state.num_active) == 0:
         raise ArgumentError("state", "have support vectors", "none")
 
 
@@ -472,7 +471,7 @@ class Draft(NamedTuple):
         if not (problem.learns or self.compares):
             return self._replace(problem=problem, metric=None)
         fold = self.folds[0] if is_trial else self.folds[0].with_fewer(self.rows)
-        if not np.any(fold.state.expansion.mask):
+        if not int(fold.state.num_active):
             # All examples that count are held out.
             return self._replace(problem=problem, metric=None)
         found = metric.try_metric(problem, fold, self.penalty)
@@ -712,18 +711,6 @@ def _residual_deviation(
     _, deviation = scaling.centre_and_deviation(left, robust=True)
     # The deviation of the targets is 1; a perfect fit has no residuals to measure.
     return np.maximum(deviation, 1e-3)
-
-
-@jax.jit
-def resume(state: State, other: State) -> State:
-    """Another state of the learner, with the counters and the clock of this one."""
-    passed = state.counts.seen[1] - other.counts.seen[1]
-    expansion = other.expansion
-    ages = jnp.where(expansion.mask, expansion.ages + passed, FREE)
-    return other._replace(
-        expansion=expansion._replace(ages=ages, average=state.expansion.average),
-        counts=state.counts,
-    )
 
 
 def put_weights(

@@ -107,7 +107,7 @@ def read_examples(
 
         again = iter(X) is not X
         batches = _Kept(read) if again else read()
-    columns = models.unwrap(model).expansion.num_columns
+    columns = models.num_columns(model)
 
     def blocks() -> Iterator[Block]:
         some = False
@@ -332,7 +332,7 @@ def _check_rows(
         # They may be padding of any kind.
         X = np.where(absent[:, None] & ~np.isfinite(X), 0, X)
         y = np.where(absent.reshape(-1, *(1,) * (y.ndim - 1)), 1, y).astype(y.dtype)
-    if of_labels and state.expansion.num_columns == 1:
+    if of_labels and state.num_columns == 1:
         known = np.abs(y) == 1
         if not np.all(known):
             row = int(np.argmin(known))

@@ -560,4 +560,4 @@ def _progress_text(model: StreamModel) -> str:
     text = f"{name} {model.error:.4g}"
     if not isinstance(model.state, State):
         return text
-    return f"{text}, {int(model.state.expansion.num_active)} support vectors"
+    return f"{text}, {int(model.state.num_active)} support vectors"

@@ -305,12 +305,12 @@ def _move(
     index = jnp.arange(len(edits.rows), dtype=jnp.int32)
     replacements = rows.slot, selves, among, index
 
-    # A loop, since the compiler makes some sixty kernels of each replacement.
-    def replace(carry, replacement):
+    # A loop, since the compiler makes some sixty kernels of each swap.
+    def swap(carry, planned):
         model, kernel_rows = carry
-        slot, kernel_self, column, i = replacement
+        slot, kernel_self, column, i = planned
         known = jnp.where(model.mask, kernel_rows[i], 0)
-        model, update = _replace_vector(
+        model, update = _swap_vector(
             model, slot, known, kernel_self, pegasos.num_active
         )
         here = jnp.arange(known.shape[0], dtype=jnp.int32) == slot
@@ -318,7 +318,7 @@ def _move(
         return (model, kernel_rows), update
 
     (model, kernel_rows), updates = jax.lax.scan(
-        replace,
+        swap,
         (model, kernel_rows),
         replacements,
         unroll=1 if _platform.on_cpu() else len(edits.rows),
@@ -347,7 +347,7 @@ def _among(
     return jnp.stack([jnp.stack([between(i, j) for j in each]) for i in each])
 
 
-def _replace_vector(
+def _swap_vector(
     model: Model,
     slot: Index,
     kernel_row: PerRow,
@@ -364,7 +364,7 @@ def _replace_vector(
     taken = model.mask[place]
     here = jnp.arange(spare + 1, dtype=jnp.int32) == slot
     solution = span.solve(model.span, kernel_row)
-    new = span.replacement(model.span, slot, taken, solution, kernel_row, kernel_self)
+    new = span.plan_swap(model.span, slot, taken, solution, kernel_row, kernel_self)
     mask = model.mask | here
     square = model.span.selves[place]
     length = jnp.sqrt(jnp.where(square > 0, square, 1))
@@ -381,7 +381,7 @@ def _replace_vector(
     terms = (
         jnp.where(here[:, None], 0, model.coefficients) + shares[:, None] * left[None]
     )
-    changed = span.replace(model.span, new, num_active)
+    changed = span.swap(model.span, new, num_active)
     return Model(changed, certainty, terms, mask), RankOneUpdate(shares, left)
 
 

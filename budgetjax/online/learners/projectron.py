@@ -163,7 +163,7 @@ class Projectron(Learner):
             basis = memory.span
             for i, each in enumerate(projections):
                 place = jnp.where(enters, per_slot * slot + i, NOWHERE)
-                new = span.replacement(
+                new = span.plan_swap(
                     basis,
                     place,
                     jnp.zeros((), bool),
@@ -171,7 +171,7 @@ class Projectron(Learner):
                     each.kernel_row,
                     candidate.kernel_self,
                 )
-                basis = span.replace(basis, new, per_slot * expansion.num_active)
+                basis = span.swap(basis, new, per_slot * expansion.num_active)
             return basis
 
         changed = jax.lax.cond(enters, entered, lambda: memory.span)

@@ -85,7 +85,7 @@ class Project(Maintenance):
         taken = mask[place] & (slot != NOWHERE)
         # Read before the matrix is written, or the compiler copies it.
         known, basis = jax.lax.optimization_barrier((self.span.gram[place], self.span))
-        new = span.replacement(
+        new = span.plan_swap(
             basis, slot, taken, solution, kernel_row, candidate.kernel_self
         )
         here = jnp.arange(mask.shape[0], dtype=jnp.int32) == slot
@@ -95,7 +95,7 @@ class Project(Maintenance):
         target = jnp.where(stays, target, kernel_row)
 
         after = mask | here
-        changed = span.replace(basis, new, expansion.num_active)
+        changed = span.swap(basis, new, expansion.num_active)
         shares = jnp.where(after, shares, 0)
         shares = span.refine(changed, jnp.where(after, target, 0), shares, after)
         shares = jnp.where(after & full, shares, 0)
