@@ -8,7 +8,6 @@ from typing import (
     Any,
     ClassVar,
     Protocol,
-    Self,
     TypeGuard,
     TypeVar,
     dataclass_transform,
@@ -23,6 +22,7 @@ from budgetjax._errors import ArgumentError, names_errors
 
 Kind = TypeVar("Kind")
 Class = TypeVar("Class", bound=type)
+Own = TypeVar("Own", bound="Record")
 # Lists up to this length are written out.
 FEW = 10
 # Classes by their names in model files; see `record`.
@@ -294,7 +294,7 @@ class Record:
                 if "check" in vars(base):
                     vars(base)["check"](self)
 
-    def _replace(self, **changes: Any) -> Self:
+    def _replace(self: Own, **changes: Any) -> Own:
         """The record with other values of some fields, which are not checked."""
         if unknown := changes.keys() - vars(self).keys():
             names = ", ".join(field.name for field in fields_of(type(self)))
@@ -317,7 +317,7 @@ class Record:
         }
         return own | inner
 
-    def __sklearn_clone__(self) -> Self:
+    def __sklearn_clone__(self: Own) -> Own:
         """The record itself, since nothing can change it."""
         return self
 

@@ -40,7 +40,7 @@ import math
 import numbers
 import threading
 from collections.abc import Hashable, Iterable, Iterator, Mapping
-from typing import Any, NamedTuple, Self, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -83,6 +83,7 @@ Series: TypeAlias = Any
 # Labels of any type; river's own are booleans, text and integers.
 Label: TypeAlias = Any
 Scores: TypeAlias = Float[np.ndarray, " columns"]
+Own = TypeVar("Own", bound="Online")
 
 
 @dataclasses.dataclass
@@ -279,8 +280,10 @@ class Online(base.Estimator):
             return super()._raw_memory_usage + arrays
 
     def clone(
-        self, new_params: dict[str, Any] | None = None, include_attributes: bool = False
-    ) -> Self:
+        self: Own,
+        new_params: dict[str, Any] | None = None,
+        include_attributes: bool = False,
+    ) -> Own:
         new = super().clone(new_params)
         if include_attributes:
             # All at once: a lock alone, as river would copy it, cannot be copied.

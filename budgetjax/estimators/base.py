@@ -3,7 +3,7 @@
 import dataclasses
 from collections import defaultdict
 from collections.abc import Mapping
-from typing import Any, Self, TypeAlias, cast
+from typing import Any, TypeAlias, TypeVar, cast
 
 import numpy as np
 from jaxtyping import Float, Shaped
@@ -20,6 +20,7 @@ from budgetjax.estimators.inputs import Rows, Table, Weights
 from budgetjax.models import Labelled
 from budgetjax.saving import names
 
+Own = TypeVar("Own", bound="Estimator")
 # Rows to learn, their labels or targets, and their weights.
 Examples: TypeAlias = tuple[Rows, Shaped[np.ndarray, "n ..."], Float[np.ndarray, " n"]]
 
@@ -81,7 +82,7 @@ class Estimator(BaseEstimator):
     n_features_in_: int = cast(int, SetByFit())
 
     @names_class
-    def set_params(self, **params: Any) -> Self:
+    def set_params(self: Own, **params: Any) -> Own:
         """Sets parameters by name; `learner__margin` is the field of a new learner.
 
         Learners, kernels and strategies do not change, so that a nested name replaces

@@ -3,7 +3,7 @@
 import contextlib
 import functools
 from collections.abc import Callable
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -32,6 +32,8 @@ from budgetjax.online.edits import Edits
 from budgetjax.online.maintenance import Maintenance, Merge, Project
 from budgetjax.online.state import Counts, State
 from budgetjax.online.support_set import Candidate, Expansion
+
+Own = TypeVar("Own", bound="Learner")
 
 # The optional arguments of `Learner.init`, which a learner names if it takes them.
 OPTIONAL = ("num_classes", "num_outputs", "maintenance", "vectors", "average")
@@ -77,6 +79,12 @@ class Learner(Record, abstract=True):
     loss: ClassVar[Any] = staticmethod(losses.hinge)
     has_vectors: ClassVar[bool] = True
     chooses_vectors: ClassVar[bool] = True
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if unknown := {*cls.takes} - {*OPTIONAL}:
+            got, wanted = ", ".join(sorted(unknown)), f"be among {', '.join(OPTIONAL)}"
+            raise ArgumentError(f"what {cls.__name__} takes", wanted, got)
 
     def init(
         self,
@@ -208,7 +216,7 @@ class Learner(Record, abstract=True):
             maintenance = maintenance.start(state.kernel, state.expansion, seed)
         return state._replace(maintenance=maintenance)
 
-    def bind(self, expansion: Expansion, num_classes: int | None) -> Self:
+    def bind(self: Own, expansion: Expansion, num_classes: int | None) -> Own:
         """The learner for a state: numbers as arrays, and defaults for these sizes.
 
         Binding a bound learner changes nothing. A subclass replaces fields that are no

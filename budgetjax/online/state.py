@@ -1,6 +1,6 @@
 """What is learned online: the state of a learner, and what verbs ask of it."""
 
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 # A verb returns the kind of object that it takes.
 Kind = TypeVar("Kind", bound="Online")
+Own = TypeVar("Own", bound="State")
 
 
 class BudgetError(Named, OverflowError):
@@ -82,14 +83,14 @@ class Online(ModelBase, abstract=True):
     counts: Counts
 
     def learn(
-        self,
+        self: Kind,
         X: Float[Array, "size features"],
         y: Shaped[Array, "size ..."],
         weights: Float[Array, " size"],
         *,
         axis: str | None = None,
         variance: bool = False,
-    ) -> tuple[Self, Round]:
+    ) -> tuple[Kind, Round]:
         """The model after a block of examples in order, and what it said of each.
 
         Args:
@@ -105,12 +106,12 @@ class Online(ModelBase, abstract=True):
         raise ArgumentError("state", wanted, _checks.kind_name(self))
 
     def choose_origin(
-        self, X: Float[Array, "n features"], weights: Float[Array, " n"]
-    ) -> Self:
+        self: Kind, X: Float[Array, "n features"], weights: Float[Array, " n"]
+    ) -> Kind:
         """The model with the origin from which it learns a stream of these rows."""
         return self
 
-    def restart(self) -> Self:
+    def restart(self: Kind) -> Kind:
         """The model with nothing learned."""
         raise NotImplementedError
 
@@ -190,7 +191,7 @@ class State(Online):
         """Whether it has an average of iterates; see `budgetjax.average_iterates`."""
         return self.expansion.average is not None
 
-    def _replace(self, **changes: Any) -> Self:
+    def _replace(self: Own, **changes: Any) -> Own:
         for name, other in ("kernel", "with_kernel"), ("learner", "with_learner"):
             if changes.get(name, vars(self)[name]) is not vars(self)[name]:
                 raise ArgumentError(
@@ -202,7 +203,7 @@ class State(Online):
                 )
         return self._exchange(**changes)
 
-    def _exchange(self, **parts: Any) -> Self:
+    def _exchange(self: Own, **parts: Any) -> Own:
         """The state with other parts; the caller renews what the old ones computed."""
         return super()._replace(**parts)
 
@@ -224,11 +225,11 @@ class State(Online):
         return state._rebase_clock(), Round(scores)
 
     def _learn_each(
-        self, X: Array, y: Array, weights: Array, axis: str | None
-    ) -> tuple[Self, Round]:
+        self: Own, X: Array, y: Array, weights: Array, axis: str | None
+    ) -> tuple[Own, Round]:
         """The result of `learn` with variances, each of the model of its round."""
 
-        def body(state: Self, example: Any) -> tuple[Self, tuple[Array, Array]]:
+        def body(state: Own, example: Any) -> tuple[Own, tuple[Array, Array]]:
             one = jax.tree.map(lambda value: value[None], example)
             variance = state.variance(one[0])
             state, told = state.learn(*one, axis=axis)
@@ -270,7 +271,7 @@ class State(Online):
         terms, scale = self.expansion.coefficients_and_sums[:-1], self.expansion.scale
         return jnp.sum(terms * 0) + scale * 0
 
-    def empty(self) -> Self:
+    def empty(self: Own) -> Own:
         """The state with an empty support set and counters of 0, and all else."""
         old = self.expansion
         empty = jax.tree.map(jnp.zeros_like, old)
@@ -285,7 +286,7 @@ class State(Online):
             counts=jax.tree.map(jnp.zeros_like, self.counts),
         )
 
-    def forget(self) -> Self:
+    def forget(self: Own) -> Own:
         """The state with its support vectors, coefficients of 0, and all else empty."""
         old, empty = self.expansion, self.empty()
         expansion = empty.expansion._replace(
@@ -306,11 +307,11 @@ class State(Online):
         return _counters.real(self.counts.updates, dtype)
 
     def after(
-        self,
+        self: Own,
         seen: Integer[Array, ""] | int = 0,
         mistakes: Integer[Array, ""] | int = 0,
         updates: Integer[Array, ""] | int = 0,
-    ) -> Self:
+    ) -> Own:
         """The state with more rounds counted; not normalized."""
         return self._replace(counts=self.counts.after(seen, mistakes, updates))
 
@@ -319,7 +320,7 @@ class State(Online):
         """The age of a support vector that enters in this round."""
         return self.counts.seen[..., 1] + 1
 
-    def _rebase_clock(self) -> Self:
+    def _rebase_clock(self: Own) -> Own:
         """The state with room for 2^30 more rounds in its counters and ages.
 
         Ages count from the higher word of `num_seen`. Two units later they reach their
