@@ -1,4 +1,4 @@
-"""The package's docstrings as Markdown, and its records as what users call."""
+"""The package's docstrings as Markdown, and values and solvers as users call them."""
 
 import ast
 import copy
@@ -17,7 +17,7 @@ TITLE = re.compile(
 REFERENCES = re.compile(r"(?<=^References:\n)(?:(?: +.*)?\n|\Z)+", re.M)
 ENDED = re.compile(r"(\.|://\S+)\n(?= +[A-Z])")
 EXAMPLE = re.compile(r"^Example:\n((?: +.+(?:\n|\Z))+)", re.M)
-# What declares a field of a kernel or a strategy, by its keyword `default`.
+# What declares a field of a record, by its keyword `default`.
 FIELDS = ("leaf", "static")
 # What the examples call by a short name; the tests import these too.
 SHORT = {"bj": "budgetjax as bj", "jnp": "jax.numpy as jnp", "np": "numpy as np"}
@@ -76,7 +76,7 @@ class Docstrings(griffe.Extension):
 
 
 def _record(target: griffe.Attribute) -> griffe.Function:
-    """Its `init`, as which `bj.pegasos` is described; see `function.html.jinja`."""
+    """Its `init`, as which `bj.smo` is described; see `function.html.jinja`."""
     module = target.parent
     init = module.members.get("init")
     if init is None:
@@ -89,8 +89,8 @@ def _record(target: griffe.Attribute) -> griffe.Function:
 
 
 def _has_fields(one: griffe.Class) -> bool:
-    """Whether this is a kernel or a strategy, whose fields are its arguments."""
-    return any(base.path == "budgetjax._pytree.Parameters" for base in one.mro())
+    """Whether this is a value such as a learner, whose fields are its arguments."""
+    return any(base.path == "budgetjax._pytree.Record" for base in one.mro())
 
 
 def _init(one: griffe.Class) -> griffe.Function:

@@ -51,8 +51,21 @@ state = bj.{init}
 state, scores = bj.run(state, X, y)
 """
 
-# `refit` includes a cheap learner's compilation: subtract `perceptron`.
+# `refit` includes a cheap learner's compilation: subtract "run perceptron".
 REFIT = """
+state = bj.refit(state, X, y)
+"""
+
+SHAPE = "bj.RBF(0.05), num_features=16, budget=100"
+LEARNERS = {
+    "perceptron": f"Perceptron().init({SHAPE}, maintenance=bj.RemoveOldest())",
+    "passive_aggressive": f"PassiveAggressive().init({SHAPE})",
+    "pegasos": f"Pegasos(regularization=1e-3).init({SHAPE})",
+    "projectron": f"Projectron().init({SHAPE})",
+    "arow": f"AROW().init({SHAPE})",
+}
+
+FIT = """
 from budgetjax.estimators import BudgetedKernelClassifier
 BudgetedKernelClassifier().fit(X, classes)
 """

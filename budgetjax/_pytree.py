@@ -145,7 +145,7 @@ def _number(value: Any) -> str:
 def doc_from_init(kind: Kind) -> Kind:
     """A decorator for classes of records whose `help` is that of their `init`.
 
-    `help(budgetjax.pegasos)` therefore describes Pegasos.
+    `help(budgetjax.smo)` therefore describes that solver.
     """
     of_class: Any = kind
     of_class.__doc__ = _Documentation(of_class.__doc__)
@@ -200,10 +200,7 @@ class Static:
 @jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True, repr=False)
 class Name(Static):
-    """The name of an algorithm or a solver, which belongs to the structure of a state.
-
-    Every state has it as its field `algorithm`.
-    """
+    """A name in the structure of a value: of a solver in its states, or of a link."""
 
     value: str
 

@@ -85,7 +85,7 @@ def pegasos(
 
     for every g with :math:`\|g\| \le 1 / \sqrt\lambda`, as the optimum has. The sum of
     the learner's own :math:`P_t(f_t)` has the same bound (Theorem 1), also with several
-    classes. The learner is `budgetjax.pegasos` with `project_to_ball=True`.
+    classes. The learner is `budgetjax.Pegasos` with `project_to_ball=True`.
 
     Args:
       objective: :math:`P_t(g)`, summed over the stream, at least 0. For the optimum of
@@ -175,7 +175,7 @@ def mpu_hard_margin(
     .. math:: t \le \frac{R^2 + 2 b}{d^2} \Big(1 + \frac{R^2 + 2 b}{4 (\Delta b -
         R^2)}\Big)
 
-    It also bounds how often vectors enter and leave a `budgetjax.perceptron` of margin
+    It also bounds how often vectors enter and leave a `budgetjax.Perceptron` of margin
     b with `budgetjax.RemoveLargestMargin` (Remark 3).
 
     Args:
@@ -203,7 +203,7 @@ def mpu_net_updates(margin: float, *, radius: float, threshold: float) -> float:
     r"""A bound on the learned less the unlearned updates of `mpu`, at any time.
 
     :math:`t_+ - t_- \le (R^2 + 2 b) / d^2`, with a hard margin. This is the sum of the
-    counts, and the number of vectors of a `budgetjax.perceptron` of margin b from which
+    counts, and the number of vectors of a `budgetjax.Perceptron` of margin b from which
     `budgetjax.RemoveLargestMargin` removes.
 
     Args:

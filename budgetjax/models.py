@@ -468,7 +468,7 @@ def support(model: Model) -> Support:
 
     Raises:
       ValueError: if the model has no support vectors because it is linear or its
-        features are random (`budgetjax.fourier`).
+        features are random (`budgetjax.Fourier`).
 
     Example:
       >>> state = bj.Perceptron().init(bj.RBF(1.0), num_features=2, budget=10)

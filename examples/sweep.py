@@ -40,7 +40,7 @@ def trained(
     options: argparse.Namespace, data: datasets.Dataset
 ) -> tuple[bj.Grid, bj.Sweep]:
     """The grid and its models after the stream."""
-    learner = LEARNERS[options.algorithm]
+    learner = LEARNERS[options.learner]
     grid = bj.grid(gamma=options.gamma, budget=options.budget)
     states = grid.init(
         lambda gamma, budget: learner.init(
@@ -111,7 +111,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         help="budgets to try",
     )
     parser.add_argument(
-        "--algorithm", choices=LEARNERS, default="arow", help="the learner"
+        "--learner", choices=LEARNERS, default="arow", help="the learner"
     )
     parser.add_argument(
         "--rows", type=int, help="first rows of the training part to use"
@@ -138,11 +138,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     models, rows = result.errors.shape[0], int(result.rounds[-1])
     print(
-        f"{data.name}: {models} models of {options.algorithm}, {rows:,} rows each, in "
+        f"{data.name}: {models} models of {options.learner}, {rows:,} rows each, in "
         f"{seconds:.1f} s with compilation;\nthe {min(models, ROWS_SHOWN)} that err "
         f"least:\n\n{ranking._replace(rows=ranking.rows[:ROWS_SHOWN])}\n"
     )
-    title = f"{options.algorithm} on {data.name}, one pass over {rows:,} rows"
+    title = f"{options.learner} on {data.name}, one pass over {rows:,} rows"
     figure(grid, result, errors, title, options.output)
     print(f"Figure: {options.output}")
 

@@ -13,6 +13,7 @@ import pytest
 
 import budgetjax as bj
 from budgetjax import datasets
+from budgetjax.online import registry
 
 ROOT = Path(__file__).parents[1]
 EXAMPLES = sorted(path.stem for path in (ROOT / "examples").glob("*.py"))
@@ -166,28 +167,26 @@ def test_compare_on_the_checkerboard(tmp_path, capsys):
 
 def test_compare_draws_every_family_and_says_what_is_left_out(tmp_path):
     compare, budgets = example("compare"), [10, 20]
-    learners = compare["learners"](10, 1e-4, 0)
-    results = {learner.name: np.array([0.5, 0.25]) for learner in learners}
+    entries = compare["entries"](10, 1e-4, 0)
+    results = {entry.name: np.array([0.5, 0.25]) for entry in entries}
     found = compared("\n\n" + compare["table"](results, budgets, 10))
     assert found["Pegasos, merge"] == ["50.0%", "25.0%"]
     assert found["Forgetron"] == ["left out, it is for two classes"]
     path = tmp_path / "c.png"
-    compare["figure"](learners, results, budgets, "all", str(path))
+    compare["figure"](entries, results, budgets, "all", str(path))
     assert is_figure(path)
 
 
 @pytest.mark.parametrize("num_classes", [2, 5])
 def test_compare_has_every_learner(num_classes):
-    learners = example("compare")["learners"](num_classes, 1e-4, 0)
-    algorithms = {learner.algorithm for learner in learners}
-    known = {getattr(bj, name) for name in bj.__all__}
-    known = {one for one in known if isinstance(one, bj.Algorithm)}
-    assert known - algorithms == ({bj.Forgetron} if num_classes > 2 else set())
-    for learner in learners:
+    entries = example("compare")["entries"](num_classes, 1e-4, 0)
+    missing = set(registry.LEARNERS) - {type(entry.learner) for entry in entries}
+    assert missing == ({bj.Forgetron} if num_classes > 2 else set())
+    for entry in entries:
         # Traced, so that nothing compiles.
         state = jax.eval_shape(
-            lambda one=learner: one.algorithm.init(
-                bj.RBF(1.0), num_features=3, budget=4, **one.settings
+            lambda one=entry: one.learner.init(
+                bj.RBF(1.0), num_features=3, budget=4, **one.shared
             )
         )
         assert state.expansion.num_columns == (1 if num_classes == 2 else num_classes)
@@ -227,7 +226,7 @@ def test_streaming_writes_what_it_reads(kind, tmp_path):
 
 def test_sweep_on_the_checkerboard(as_installed, tmp_path, capsys):
     path = tmp_path / "s.png"
-    arguments = "--rows 1000 --gamma 8 0.25 --budget 20 5 --algorithm projectron"
+    arguments = "--rows 1000 --gamma 8 0.25 --budget 20 5 --learner projectron"
     example("sweep")["main"]([*arguments.split(), "--output", str(path)])
     output = capsys.readouterr().out
     assert "4 models of projectron, 1,000 rows each" in output
@@ -287,10 +286,8 @@ def test_drift_on_the_rotating_board(as_installed, tmp_path, capsys):
 def test_drift_has_a_kernel_for_every_learner(name):
     drift = example("drift")
     assert len(drift["GAMMAS"][name]) == len(drift["LEARNERS"])
-    for learner in drift["LEARNERS"]:
-        learner.algorithm.init(
-            bj.RBF(1.0), num_features=2, budget=4, **learner.settings
-        )
+    for entry in drift["LEARNERS"]:
+        entry.learner.init(bj.RBF(1.0), num_features=2, budget=4)
 
 
 def test_the_board_turns_by_90_degrees():
@@ -314,7 +311,7 @@ def test_drift_has_electricity_in_time_order(tmp_path, monkeypatch):
     assert np.all(np.diff(stream.X[:, 0]) > 0)
     np.testing.assert_array_equal(stream.y, 2 * y - 1)
 
-    names = [learner.name for learner in drift["LEARNERS"]]
+    names = [entry.name for entry in drift["LEARNERS"]]
     wrong = {name: np.arange(500) % 4 == 0 for name in [*names, drift["BASELINE"]]}
     assert "3rd third" in drift["table"](stream, wrong)
     ends, errors = drift["window_errors"](wrong["AROW"], 100)

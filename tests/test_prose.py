@@ -1,4 +1,7 @@
-"""Plain English: pages, docstrings and comments hold no phrase of .prose.toml."""
+"""Plain English: pages, docstrings and comments hold no phrase of .prose.toml.
+
+Nor do they hold a word for learners that is none of today's.
+"""
 
 import io
 import re
@@ -6,6 +9,8 @@ import tokenize
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+
+from budgetjax.online import registry
 
 HERE = Path(__file__).parent
 PHRASES = {
@@ -55,3 +60,32 @@ def test_prose_is_plain():
 def test_phrases_are_found_across_lines_of_documentation():
     text = 'x = "nobody"\n\n\ndef f():\n    """Nobody."""\n    # What is\n    # left.\n'
     assert sorted(line for line, *_ in found(documentation(text))) == [5, 6]
+
+
+# A learner is a class, in capitals, and is handed on as `learner=`.
+NAMES = "|".join(registry.name_of(learner) for learner in registry.LEARNERS)
+OLD = re.compile(
+    rf"\b(?:bj|budgetjax)\.(?:{NAMES})\b|\bbj\.Algorithm\b|\binit_(?:fields|maintenance)\b"
+    # The states of solvers have a name.
+    r"|\balgorithm=(?!Name\()|\blandmarks="
+)
+
+
+def test_learners_are_called_by_their_classes():
+    root = HERE.parent
+    folders = ("budgetjax", "examples", "benchmarks", ".docs", ".github")
+    files = [path for folder in folders for path in (root / folder).rglob("*.*")]
+    wrong = [
+        f"{path}: {word}"
+        for path in (*root.glob("*.md"), *files)
+        if path.suffix in (".md", ".py", ".yml")
+        for word in OLD.findall(path.read_text("utf-8"))
+    ]
+    assert not wrong, "\n" + "\n".join(sorted(wrong))
+
+
+def test_old_words_are_found():
+    old = "bj.pegasos.init", "budgetjax.sgd", "Fit(algorithm=1)", "bj.init_fields"
+    assert all(map(OLD.search, old))
+    new = "bj.linear_pegasos", "bj.bounds.pegasos", "bj.SGD", "learner=bj.AROW()"
+    assert not any(map(OLD.search, new))

@@ -654,7 +654,7 @@ def guide():
     closed = [row["part of the gap"] for row in found if row["part of the gap"] > 0]
     assert len(closed) == len(found) - 1, "the exception that accuracy.md names"
     assert all(row["refit, once s"] < row["refit, again s"] for row in found)
-    yield f"closes {spread(closed, share)} of the gap between `bj.arow`"
+    yield f"closes {spread(closed, share)} of the gap between `bj.AROW`"
 
 
 @states(PAGE)

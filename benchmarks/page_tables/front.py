@@ -124,7 +124,7 @@ def default_classifier_seconds() -> Cells:
 @table(PAGE, "regression")
 def regression() -> Cells:
     lines: dict[str, Where] = {
-        "`bj.sgd`, squared loss, projection, one pass": {
+        "`bj.SGD`, squared loss, projection, one pass": {
             "method": "SGD squared, project", "model": "last",
         },
         "averaged `SGDRegressor` on `Nystroem` features, one pass": {

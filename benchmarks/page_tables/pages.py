@@ -20,7 +20,7 @@ TABLE = re.compile(r"(?:^\|.*\n)+", re.MULTILINE)
 # Tables without a figure that was measured, by their heads.
 WORDS = {
     ("you have", "take"),
-    ("algorithm", "name", "learns", "paper", "cost per example"),
+    ("learner", "name", "learns", "paper", "cost per example"),
     ("solver", "name", "paper", "a step"),
     ("`pip install`", "for"),
     ("page", "what it adds"),
@@ -31,7 +31,7 @@ WITHOUT_FIGURES = {
     "tested, with bound (22), (10), (16), (17) and Remark 2",
     'tested; the 2-norm by its map, `loss="squared_hinge"`',
     "Lemmas 3.1 and 3.2 and (D.7) are tested",
-    'the basic rule, `shrink="basic"`, satisfies the conditions of Lemma 2',
+    'the basic rule, `rule="basic"`, satisfies the conditions of Lemma 2',
     "tested, 1 for two classes with one column",
     "within 0.2",
     "tested: L1 by pairs, L2 by projected gradients; L2 by pairs can jam below the "

@@ -25,7 +25,7 @@ class BudgetedOneClass(OutlierMixin, OnlineEstimator):
     """A novelty detector with a bounded number of support vectors.
 
     It learns rows of one kind, and scores are high where such rows are dense. `fit`
-    streams the rows once through `budgetjax.sgd` with targets 1, and
+    streams the rows once through `budgetjax.SGD` with targets 1, and
     `budgetjax.one_class` then computes the coefficients and the threshold.
     `partial_fit` streams too, and computes them on a sample of the rows so far before
     the next prediction. The budget bounds memory and time per row.

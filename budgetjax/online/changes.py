@@ -132,7 +132,7 @@ def bind_fields(state: State, names: Sequence[str]) -> State:
 
     for _ in state.expansion.vectors.shape[:-2]:
         bind = jax.vmap(bind)
-    # None is no leaf, so that stacked models share what is given.
+    # None is no leaf, so that stacked models share these values.
     bound = bind(learner._replace(**dict.fromkeys(names)), state.expansion)
     return state._exchange(learner=bound)
 

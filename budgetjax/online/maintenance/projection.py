@@ -39,7 +39,7 @@ class Project(Maintenance):
     Reference: Wang, Crammer and Vucetic (2010), "Multi-class Pegasos on a budget",
     section 4.2, equations (15) to (17); see
     https://jmlr.org/papers/volume13/wang12b/wang12b.pdf With `best` and the learner
-    `passive_aggressive`, it is BPA-P of Wang and Vucetic (2010), "Online
+    `PassiveAggressive`, it is BPA-P of Wang and Vucetic (2010), "Online
     passive-aggressive algorithms on a budget".
     https://proceedings.mlr.press/v9/wang10b/wang10b.pdf
 
@@ -187,7 +187,7 @@ class ProjectOntoCandidate(Maintenance):
     leaves; `a_r k_rt / k_tt` is added to the candidate's coefficients. The candidate
     always enters.
 
-    With the learner `passive_aggressive` this is BPA-S: it minimises
+    With the learner `PassiveAggressive` this is BPA-S: it minimises
     `1/2 ||w - w_t||^2 + C loss` over all models that lack one vector `r` and differ
     from the old one only in the candidate's coefficients. The residual of a projection
     onto a span that contains `x_t` is orthogonal to `phi(x_t)`, so the loss, and with
@@ -223,7 +223,7 @@ class ProjectOntoNearest(Maintenance):
 
     As in `ProjectOntoCandidate`, but two vectors take up the term of `r`: the candidate
     and the support vector nearest to `r` in feature space. With the learner
-    `passive_aggressive` this is BPA-NN.
+    `PassiveAggressive` this is BPA-NN.
 
     The kernel matrix of the support vectors is kept up to date. The 2 x 2 systems have
     a ridge of 0.001 of their diagonal.

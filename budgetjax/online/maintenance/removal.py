@@ -126,7 +126,7 @@ class RemoveLargestMargin(Maintenance):
     With `above`, a vector also leaves before the budget is full if that margin is at
     least `above`: the stream then determines the number of vectors, up to B. At most
     one leaves per insertion. If `k(x, x) = 1` and a function of norm 1 classifies every
-    example with a margin of at least delta, a `budgetjax.perceptron` with margin beta
+    example with a margin of at least delta, a `budgetjax.Perceptron` with margin beta
     below `above` never has more than `(1 + 2 beta) / delta^2` vectors.
 
     References:
@@ -199,7 +199,7 @@ class RemoveFewestErrors(Maintenance):
 
     Errors are counted on the last `size` examples that entered and on the candidate,
     whether they are still support vectors or not; the candidate itself may be removed.
-    With the learner `perceptron` this is the tighter budget Perceptron. Unlike
+    With the learner `Perceptron` this is the tighter budget Perceptron. Unlike
     `RemoveLargestMargin`, it does not keep the examples that are always misclassified
     on noisy streams. The label of an example is the column of its largest coefficient,
     or its sign.

@@ -14,7 +14,7 @@ where :math:`\Pi_U` shrinks a longer vector to the norm :math:`U`; otherwise
 its norm. With weights, examples are drawn in proportion to them, and the mean is
 weighted.
 
-Examples never leave the model; `budgetjax.ahpatron` is a learner in a ball on a budget,
+Examples never leave the model; `budgetjax.Ahpatron` is a learner in a ball on a budget,
 for streams. A step makes `batch_size` visits, as in `budgetjax.sdca`.
 
 Cost: a step is O(batch_size^2 d + n), plus O(n d) per violation whose kernel row is not

@@ -9,7 +9,7 @@ margin is below 1. With weights, examples are drawn in proportion to them, and
     \lambda = \frac{1}{n C}.
 
 The counts :math:`m` are the state's `coefficients`. Examples never leave the model;
-`budgetjax.pegasos` is the learner on a budget, for streams. A step makes `batch_size`
+`budgetjax.Pegasos` is the learner on a budget, for streams. A step makes `batch_size`
 visits, as in `budgetjax.sdca`.
 
 Cost: a step is O(batch_size^2 d), plus O(n d) per violation whose kernel row is not
