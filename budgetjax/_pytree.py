@@ -118,7 +118,8 @@ def value_repr(value: Any) -> str:
         arguments = f"({', '.join(map(value_repr, value.args))})" if value.args else ""
         return getattr(value.func, "__name__", repr(value.func)) + arguments
     if is_named_tuple(type(value)):
-        return record_repr(value)
+        known = type(value) in records.values()
+        return repr(value) if known else record_repr(value)
     if type(value) in (tuple, list):
         more = [f"... {len(value):,} in all"] if len(value) > FEW else []
         shown = ", ".join([*map(value_repr, value[: 3 if more else FEW]), *more])

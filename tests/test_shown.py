@@ -19,7 +19,7 @@ def test_a_state_is_printed_in_one_line():
     )
     text = repr(state)
     assert text.startswith(
-        "State(counts=Counts(seen=int32[2], mistakes=int32[2], updates=int32[2]), "
+        "State(counts=Counts(seen=0, mistakes=0, updates=0), "
         "learner=SGD(loss=hinge, learning_rate=1, "
         "regularization=0), kernel=Mapped(kernel=RBF(gamma=0.123457, exact=False), "
         "matrix=float32[784, 3], mapped_vectors=False), expansion=Expansion(vectors="

@@ -56,6 +56,19 @@ class Counts(NamedTuple):
         return Counts(*known)
 
 
+def _show_counts(counts: Counts) -> str:
+    """The counters as numbers, if they are known."""
+    arrays = all(isinstance(words, jax.Array | np.ndarray) for words in counts)
+    if not arrays or _checks.is_traced(counts):
+        return _pytree.record_repr(counts)
+    numbers = (_pytree.value_repr(_counters.number(words)) for words in counts)
+    pairs = zip(counts._fields, numbers, strict=True)
+    return f"Counts({', '.join(f'{name}={number}' for name, number in pairs)})"
+
+
+Counts.__repr__ = _show_counts
+
+
 class Round(NamedTuple):
     """What a model said of examples, each before it learned from it.
 
