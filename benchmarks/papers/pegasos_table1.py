@@ -97,21 +97,24 @@ def learned(
     shape = {"num_features": X.shape[1], "num_classes": classes, "budget": budget}
     kernel = bj.RBF(width / X.shape[1])
     if method.startswith("Projectron++"):
-        same_class = {"same_class": method == "Projectron++ per class"}
-        return projectron(kernel, X, y, shape | same_class)
+        return projectron(kernel, X, y, shape, method == "Projectron++ per class")
     state = bj.Pegasos(regularization=REGULARIZATION).init(
         kernel, maintenance=METHODS[method], seed=seed, **shape
     )
     return bj.run(state, X, y, keep_scores=False)[0]
 
 
-def projectron(kernel: Any, X: Any, y: Any, shape: dict[str, Any]) -> Any:
+def projectron(
+    kernel: Any, X: Any, y: Any, shape: dict[str, Any], same_class: bool
+) -> Any:
     """Projectron++ with the least threshold that keeps at most `budget` vectors."""
 
     def run(power: float, rows: int, more: int) -> Any:
-        state = bj.Projectron(
-            margin_updates=True, threshold=min(10**power, FARTHEST)
-        ).init(kernel, **shape | {"budget": shape["budget"] + more})
+        threshold = min(10**power, FARTHEST)
+        learner = bj.Projectron(
+            threshold=threshold, margin_updates=True, same_class=same_class
+        )
+        state = learner.init(kernel, **shape | {"budget": shape["budget"] + more})
         for at in range(0, rows, PIECE if more else rows):
             piece = slice(at, min(at + PIECE if more else rows, rows))
             given = X[piece], y[piece]
@@ -121,7 +124,7 @@ def projectron(kernel: Any, X: Any, y: Any, shape: dict[str, Any]) -> Any:
         return state
 
     low, high = THRESHOLDS
-    for _ in range(HALVINGS[shape["same_class"]]):
+    for _ in range(HALVINGS[same_class]):
         middle = (low + high) / 2
         found = int(run(middle, min(THRESHOLD_ROWS, len(y)), 1).expansion.num_active)
         low, high = (middle, high) if found > shape["budget"] else (low, middle)
