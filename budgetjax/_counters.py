@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 from jax.typing import DTypeLike
-from jaxtyping import Array, Bool, Float, Integer
+from jaxtyping import Array, Bool, Float, Integer, Shaped
 
 # The unit of the higher word. A normalized lower word has room for another unit.
 BITS = 30
@@ -47,7 +47,7 @@ def real(words: Words, dtype: DTypeLike) -> Float[Array, "*counters"]:
     return (wide[..., 0] * UNIT + wide[..., 1]).astype(dtype)
 
 
-def after(words: Words, more: Integer[Array, "*n"] | int) -> Words:
+def after(words: Words, more: Shaped[Array, "*n"] | int) -> Integer[Array, "..."]:
     """The counter plus `more`, which must fit its lower word; not normalized."""
     if np.ndim(more):
         return jax.vmap(after, in_axes=(None, 0))(words, more)

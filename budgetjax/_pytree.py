@@ -253,6 +253,15 @@ class Record:
         super().__init_subclass__()
         if "__post_init__" in vars(cls):
             raise TypeError(f"{cls.__name__}: define `check` instead of __post_init__")
+        for given in vars(cls).keys() - inspect.get_annotations(cls).keys():
+            is_number = type(vars(cls)[given]) in (int, float)
+            if is_number and given.islower() and not given.startswith("_"):
+                known = any(given in vars(base) for base in cls.__mro__[1:])
+                if not known:
+                    wanted = (
+                        f"annotate {given}, as in `{given}: float`, to make it a field"
+                    )
+                    raise TypeError(f"{cls.__name__}: {wanted}")
         dataclasses.dataclass(frozen=True, repr=False, eq=False)(cls)
         ours = cls.__module__.partition(".")[0] == __name__.partition(".")[0]
         if (ours or name) and not abstract:

@@ -127,8 +127,8 @@ class Kernel(Record, abstract=True):
         """Whether it is `exp(-||A (x - z)||^2)`, so that vectors can be merged."""
         return False
 
-    def __init_subclass__(cls, *, abstract: bool = False) -> None:
-        super().__init_subclass__(abstract=abstract)
+    def __init_subclass__(cls, *, abstract: bool = False, name: str = "") -> None:
+        super().__init_subclass__(abstract=abstract, name=name)
         # A kernel made of another one keeps nothing that contradicts what it defines.
         if "evaluate" in vars(cls):
             for name in {"gram", "diag"} - vars(cls).keys():

@@ -52,7 +52,7 @@ from budgetjax._errors import ArgumentError, names_class, names_errors, warn
 from budgetjax.encoding import Encoding
 from budgetjax.kernels import RBF, Kernel
 from budgetjax.models import Labelled
-from budgetjax.online import choices, driver
+from budgetjax.online import defaults, driver
 from budgetjax.online.changes import average_iterates
 from budgetjax.online.engine import decayed_scale
 from budgetjax.online.importance import SeenWeights
@@ -198,7 +198,7 @@ class Online(base.Estimator):
         self,
         learner: Learner | str = "auto",
         *,
-        budget: int = choices.BUDGET,
+        budget: int = defaults.BUDGET,
         kernel: str | Kernel = "rbf",
         gamma: float | None = None,
         maintenance: Maintenance | str | None = None,
@@ -214,7 +214,7 @@ class Online(base.Estimator):
         self.seed = seed
         self._start()
         with names_errors(type(self).__name__):
-            chosen = choices.learner_of(learner, self._room, refits=False)
+            chosen = defaults.learner_of(learner, self._room, refits=False)
         self._takes = chosen.takes
 
     def _start(self) -> None:
@@ -312,7 +312,7 @@ class Online(base.Estimator):
 
     def _init(self, width: int, num_classes: int | None) -> State:
         """An empty model with these sizes."""
-        learner, arguments, _ = choices.choose(
+        learner, arguments, _ = defaults.choose(
             self.learner,
             num_classes=num_classes,
             seed=self.seed,
@@ -349,7 +349,9 @@ class Online(base.Estimator):
 
     def _start_model(self, num_features: int) -> None:
         default = 1 / max(num_features, 1)
-        self._kernel = choices.kernel_of(self.kernel, self.gamma, None, lambda: default)
+        self._kernel = defaults.kernel_of(
+            self.kernel, self.gamma, None, lambda: default
+        )
         width = self._room_for(num_features)
         state = self._init(width, self._room)
         self._state = _with_own_arrays(state)
@@ -645,7 +647,7 @@ class BudgetedClassifier(Supervised, base.MiniBatchClassifier):
         self,
         learner: Learner | str = "auto",
         *,
-        budget: int = choices.BUDGET,
+        budget: int = defaults.BUDGET,
         kernel: str | Kernel = "rbf",
         gamma: float | None = None,
         maintenance: Maintenance | str | None = None,

@@ -175,7 +175,9 @@ def test_a_state_takes_another_learner_of_the_same_memory():
     bj.run(other, X[50:], Y[50:])
     slow = bj.AROW().init(KERNEL, num_features=2, budget=20)
     assert float(bj.with_learner(slow, bj.AROW(drift=0.1)).learner.drift) > 0
-    with pytest.raises(ValueError, match=r"learner must remember what .* got AROW"):
+    with pytest.raises(
+        ValueError, match=r"learner must remember what Perceptron, .* got AROW"
+    ):
         bj.with_learner(state, bj.AROW())
     with pytest.raises(ValueError, match=r"learner must be one such as .*got 3"):
         bj.with_learner(state, 3)

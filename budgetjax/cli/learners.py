@@ -13,8 +13,8 @@ from budgetjax import _checks, scaling
 from budgetjax._errors import ArgumentError, InputError, names_errors
 from budgetjax._pytree import fields_of
 from budgetjax.cli import options, reading, reports, targets
-from budgetjax.online import choices, registry
-from budgetjax.online.choices import Choice
+from budgetjax.online import defaults, registry
+from budgetjax.online.defaults import Choice
 from budgetjax.online.learner import Learner
 from budgetjax.stream.batches import Batches
 
@@ -85,7 +85,7 @@ class Job(NamedTuple):
         """The online learner and the arguments of its `init`."""
         labels = self.about.labels
         with _usage_errors():
-            return choices.choose(
+            return defaults.choose(
                 self.learner(refits=refits),
                 num_classes=None if labels is None else len(labels),
                 seed=self.training.seed,
@@ -105,7 +105,7 @@ class Job(NamedTuple):
         name, settings = self.training.learner, self.training.settings
         labels = self.about.labels
         num_classes = None if labels is None else len(labels)
-        kind = type(choices.learner_of(None, num_classes, refits=refits))
+        kind = type(defaults.learner_of(None, num_classes, refits=refits))
         if name is not None:
             kind = registry.by_name()[options.python_name(name)]
             _check_targets(name, kind, num_classes)

@@ -9,7 +9,7 @@ import click
 from budgetjax._pytree import fields_of, value_repr
 from budgetjax.cli import options, reports
 from budgetjax.cli.learners import name_of, settings_of
-from budgetjax.online import choices, registry
+from budgetjax.online import defaults, registry
 from budgetjax.online.learner import Learner
 from budgetjax.online.maintenance import strategies
 
@@ -57,9 +57,9 @@ def _settings(kind: type[Learner]) -> list[tuple[str, str]]:
 def _names(kind: type[Learner]) -> dict[str, str]:
     """The names to choose from, for settings that are names."""
     makes_room = ", ".join(map(options.option_name, strategies()))
-    losses = ", ".join(choices.CLASSIFIER.losses)
+    losses = ", ".join(defaults.CLASSIFIER.losses)
     if "num_outputs" in kind.takes:
-        losses += f"; of numbers {', '.join(choices.REGRESSOR.losses)}"
+        losses += f"; of numbers {', '.join(defaults.REGRESSOR.losses)}"
     return {
         "maintenance": f"the strategy that makes room in a full budget: {makes_room}.",
         "loss": f"the loss, also of the refit: {losses}.  [default: the first]",

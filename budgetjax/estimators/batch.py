@@ -23,7 +23,7 @@ from budgetjax.estimators.inputs import (
 )
 from budgetjax.kernels import Kernel
 from budgetjax.models import KernelModel, Labelled, LinearModel
-from budgetjax.online import choices
+from budgetjax.online import defaults
 from budgetjax.refitting.reduce import prune
 from budgetjax.refitting.refit import refit
 from budgetjax.solvers.kernel.budget_svm import budget_svm
@@ -281,7 +281,7 @@ class BudgetSVC(OneVersusRest):
       (True, True)
     """
 
-    budget: int = choices.BUDGET
+    budget: int = defaults.BUDGET
     _: dataclasses.KW_ONLY
     penalty: float = 1.0
     norm: str = "l1"

@@ -16,7 +16,7 @@ from budgetjax.estimators.inputs import ClassWeight, Table, Weights
 from budgetjax.estimators.online import Prepared
 from budgetjax.estimators.supervised import Supervised
 from budgetjax.models import Labelled
-from budgetjax.online import choices
+from budgetjax.online import defaults
 from budgetjax.refitting import calibration
 
 
@@ -132,7 +132,7 @@ class BudgetedKernelClassifier(Classifier, Supervised):
 
     class_weight: ClassWeight = None
 
-    _family = choices.CLASSIFIER
+    _family = defaults.CLASSIFIER
     _tried, _finest = TRIED_FOR_LABELS, FINEST_FOR_LABELS
 
     def __sklearn_tags__(self):

@@ -23,7 +23,7 @@ from budgetjax.encoding import Encoding
 from budgetjax.kernels import Kernel
 from budgetjax.labels import format_labels, label_indices
 from budgetjax.models import Labelled
-from budgetjax.online import choices
+from budgetjax.online import defaults
 from budgetjax.raw_rows import SparseMatrix, to_dense
 from budgetjax.scaling import Scaling
 
@@ -197,7 +197,7 @@ def kernel_of(
     *,
     needs_distances: bool = False,
 ) -> Kernel:
-    """The kernel of some examples; see `choices.kernel_of`.
+    """The kernel of some examples; see `defaults.kernel_of`.
 
     Raises:
       ValueError: if an argument is invalid, or gamma is "scale" and all rows are equal,
@@ -217,7 +217,7 @@ def kernel_of(
     if isinstance(kernel, str) and isinstance(gamma, str) and gamma not in known:
         wanted = "be 'scale' or a number (or 'auto', in fit of an online estimator)"
         raise ArgumentError("gamma", wanted, f"{gamma!r}")
-    return choices.kernel_of(kernel, gamma, "scale", default)
+    return defaults.kernel_of(kernel, gamma, "scale", default)
 
 
 def origin_of(kernel: Kernel | None, sample: Sample) -> Float[np.ndarray, " features"]:

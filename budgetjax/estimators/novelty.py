@@ -14,8 +14,8 @@ from budgetjax.estimators.inputs import RandomState, Rows, Table, Weights
 from budgetjax.estimators.online import OnlineEstimator, Streamed
 from budgetjax.kernels import Kernel
 from budgetjax.models import Labelled
-from budgetjax.online import choices
-from budgetjax.online.choices import Choice
+from budgetjax.online import defaults
+from budgetjax.online.defaults import Choice
 from budgetjax.online.maintenance import Maintenance
 from budgetjax.refitting.one_class import one_class
 
@@ -55,7 +55,7 @@ class BudgetedOneClass(OutlierMixin, OnlineEstimator):
       [1, -1]
     """
 
-    budget: int = choices.BUDGET
+    budget: int = defaults.BUDGET
     _: dataclasses.KW_ONLY
     rate: float = 0.05
     kernel: str | Kernel = "rbf"
@@ -128,7 +128,7 @@ class BudgetedOneClass(OutlierMixin, OnlineEstimator):
         return True
 
     def _choose(self, labels: Labelled, seed: int, *, refits: bool) -> Choice:
-        return choices.choose(
+        return defaults.choose(
             "auto",
             maintenance=self.maintenance,
             num_classes=None,

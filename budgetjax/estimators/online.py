@@ -27,7 +27,7 @@ from budgetjax.kernels import Kernel, Mapped
 from budgetjax.models import Labelled
 from budgetjax.online import driver, importance
 from budgetjax.online.changes import average_iterates, with_room
-from budgetjax.online.choices import Choice
+from budgetjax.online.defaults import Choice
 from budgetjax.online.examples import check_labels, check_weights
 from budgetjax.online.learner import Learner
 from budgetjax.online.maintenance import Maintenance

@@ -17,7 +17,7 @@ from budgetjax.estimators.inputs import Rows, Table, Weights
 from budgetjax.estimators.online import Prepared
 from budgetjax.estimators.supervised import Supervised, scale_loss
 from budgetjax.models import Labelled
-from budgetjax.online import choices
+from budgetjax.online import defaults
 from budgetjax.online.state import State
 from budgetjax.refitting import training_data
 
@@ -96,7 +96,7 @@ class BudgetedKernelRegressor(RegressorMixin, Supervised):
 
     quantile: float | Sequence[float] | np.ndarray | None = None
 
-    _family = choices.REGRESSOR
+    _family = defaults.REGRESSOR
     _tried, _finest = TRIED_FOR_NUMBERS, FINER
 
     def __sklearn_tags__(self):

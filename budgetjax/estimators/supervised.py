@@ -47,8 +47,8 @@ from budgetjax.estimators.online import (
 )
 from budgetjax.kernels import Kernel, Mapped
 from budgetjax.models import Labelled
-from budgetjax.online import choices
-from budgetjax.online.choices import Choice, Family, Loss
+from budgetjax.online import defaults
+from budgetjax.online.defaults import Choice, Family, Loss
 from budgetjax.online.importance import SeenWeights
 from budgetjax.online.learner import Learner
 from budgetjax.online.maintenance import Maintenance
@@ -78,7 +78,7 @@ LONG_EPOCHS = 60
 class Supervised(OnlineEstimator):
     """The parameters of the classifier and the regressor."""
 
-    budget: int = choices.BUDGET
+    budget: int = defaults.BUDGET
     _: dataclasses.KW_ONLY
     learner: Learner | str = "auto"
     kernel: str | Kernel = "rbf"
@@ -184,7 +184,7 @@ class Supervised(OnlineEstimator):
     def _learner(self) -> Learner:
         """The learner that a refit follows."""
         classes = None if self._family.real_targets else 2
-        return choices.learner_of(self.learner, classes, refits=True)
+        return defaults.learner_of(self.learner, classes, refits=True)
 
     def _form_of_stream(self, X: Rows) -> Form:
         is_table, (rows, columns) = self._is_free_table(X), X.shape
@@ -257,7 +257,7 @@ class Supervised(OnlineEstimator):
         return [usual * factor for factor in FACTORS]
 
     def _choose(self, labels: Labelled, seed: int, *, refits: bool) -> Choice:
-        return choices.choose(
+        return defaults.choose(
             self.learner,
             loss=self._loss_setting(),
             maintenance=self.maintenance,

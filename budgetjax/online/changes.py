@@ -105,8 +105,7 @@ def with_learner(state: State, learner: Learner) -> State:
     )
     has_strategy = bound.default_maintenance(state.kernel) is not None
     if wanted != got or has_strategy != (state.maintenance is not None):
-        kind = f"of {type(old).__name__}"
-        wanted = f"remember what the one of the state does, {kind}"
+        wanted = f"remember what {type(old).__name__}, that of the state, remembers"
         raise ArgumentError("learner", wanted, type(learner).__name__)
     # A class of memories that was defined again, as in a notebook, is another one.
     leaves = [known[place] for place in asked]

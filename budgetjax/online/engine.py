@@ -57,8 +57,7 @@ from budgetjax.online.lockstep import (
     with_arrays,
     without_arrays,
 )
-from budgetjax.online.room import is_full, make_room_if_full, waits
-from budgetjax.online.rounds import (
+from budgetjax.online.loop import (
     Block,
     Loop,
     average_before,
@@ -68,6 +67,7 @@ from budgetjax.online.rounds import (
     with_example,
     without_example,
 )
+from budgetjax.online.room import is_full, make_room_if_full, waits
 from budgetjax.online.slots import NOWHERE, least, put_rows
 from budgetjax.online.state import State
 from budgetjax.online.support_set import Candidate

@@ -60,8 +60,18 @@ class Learner(Record, abstract=True):
                 step = self.rate * bj.losses.margin_subgradient(score, y)
                 return self.insert(state, step, candidate)
 
+    What it remembers, `start` puts into `state.memory`, and `update` changes, in the
+    rounds that violate::
+
+            def start(self, state, seed, vectors):
+                return state._replace(memory=jnp.zeros((), state.dtype))
+
+            def update(self, state, score, y, candidate):
+                state = state._replace(memory=state.memory + 1)
+                ...
+
     A learner that changes its model in every round defines `block` instead of these
-    two. One that remembers something makes it in `start`. Where a class is defined
+    two. Where a class is defined
     again, as in a notebook, states keep their old learner, and
     `budgetjax.with_learner` gives them the new one.
 
@@ -212,6 +222,8 @@ class Learner(Record, abstract=True):
             counts=Counts.of(0, 0, 0),
         )
         state = state.learner.start(state, seed, vectors)
+        if not isinstance(state, State):
+            raise ArgumentError("start", "return the state", type(state).__name__)
         if maintenance is not None:
             maintenance = maintenance.start(state.kernel, state.expansion, seed)
         return state._replace(maintenance=maintenance)
@@ -231,9 +243,11 @@ class Learner(Record, abstract=True):
             value = vars(self)[field.name]
             if value is None or field.metadata.get("static") or callable(value):
                 continue
-            own[field.name] = _checks.as_leaf(
-                field.name, value, dtype, field.metadata.get("check")
-            )
+            if isinstance(value, bool | str):
+                wanted = "be a number, or a field of budgetjax.static"
+                raise ArgumentError(field.name, wanted, f"{value!r}")
+            check = field.metadata.get("check") or _checks.finite
+            own[field.name] = _checks.as_leaf(field.name, value, dtype, check)
         return self._replace(**own)
 
     def check_kernel(self, kernel: Kernel) -> None:
@@ -284,7 +298,7 @@ class Learner(Record, abstract=True):
         Returns:
           The state, with its support set as it was, and the edits.
         """
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} must define `update`")
 
     @staticmethod
     def insert(

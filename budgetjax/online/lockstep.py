@@ -10,7 +10,7 @@ import jax
 from budgetjax._shapes import Flag, Scalar
 from budgetjax.online.averages import Average
 from budgetjax.online.edits import no_edits
-from budgetjax.online.rounds import Block, Loop
+from budgetjax.online.loop import Block, Loop
 from budgetjax.online.slots import select
 from budgetjax.online.state import State
 

@@ -1,4 +1,4 @@
-"""Learners by name, and verbs that exchange the parts of a state."""
+"""Learners by name: those of this package, in one list, and those of users."""
 
 import re
 from typing import TypeVar

@@ -11,7 +11,7 @@ from budgetjax._shapes import Flag
 from budgetjax.online import support_set
 from budgetjax.online.edits import no_edits, write
 from budgetjax.online.lockstep import any_model
-from budgetjax.online.rounds import Block, Loop, with_example
+from budgetjax.online.loop import Block, Loop, with_example
 from budgetjax.online.slots import NOWHERE, select
 from budgetjax.online.state import State
 

@@ -271,6 +271,9 @@ class Decoder(NamedTuple):
         """The caller's function or type of this name, if possible at this place."""
         places = [place for place, one in self.own.items() if own_name(one) == name]
         if not places:
-            advice = "for one of your own give like=, a model made by the same init"
+            advice = (
+                "for one of your own give like=, a model made by the same init, or "
+            )
+            advice += "apply budgetjax.register before it is saved"
             raise OwnPartError(format_path(at), wanted, repr(name)).advised(advice)
         return self.own[max(places, key=lambda place: (at.endswith(place), len(place)))]

@@ -17,7 +17,7 @@ from budgetjax._shapes import Number, Scalar, Score
 from budgetjax.online import importance
 from budgetjax.online.edits import rescale_factor, with_rescale
 from budgetjax.online.learner import Learner
-from budgetjax.online.rounds import sums_before
+from budgetjax.online.loop import sums_before
 from budgetjax.online.state import State
 
 # The logarithm of the shrinking factor of a round that forgets the model. The factor

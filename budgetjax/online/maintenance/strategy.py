@@ -44,8 +44,8 @@ class Maintenance(Record, abstract=True):
     merges: ClassVar[bool] = False
     inverts: ClassVar[bool] = False
 
-    def __init_subclass__(cls) -> None:
-        super().__init_subclass__()
+    def __init_subclass__(cls, *, name: str = "") -> None:
+        super().__init_subclass__(name=name)
         if "make_room" in vars(cls):
             cls.makes_room_ahead, cls.keeps_full = True, False
         if "insert" in vars(cls):
@@ -80,7 +80,7 @@ class Maintenance(Record, abstract=True):
         self, kernel: Kernel, expansion: Expansion, candidate: Candidate
     ) -> tuple["Maintenance", Edits]:
         """The strategy after the candidate, and the edits of the support set."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} must define `insert`")
 
     def make_room(self, kernel: Kernel, expansion: Expansion) -> Expansion:
         """A full support set with at least one slot freed, before `insert`.
@@ -91,7 +91,10 @@ class Maintenance(Record, abstract=True):
 
     @staticmethod
     def replace(expansion: Expansion, candidate: Candidate, victim: Index) -> Edits:
-        """Puts the candidate into a free slot or, if there is none, the victim's."""
+        """Puts the candidate into a free slot or, if there is none, the victim's.
+
+        A victim is a slot that holds a vector, where `expansion.mask` is True.
+        """
         slot = jnp.where(expansion.full, victim, expansion.free)
         return Edits((entering_row(expansion, candidate, slot),))
 
