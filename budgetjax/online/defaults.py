@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import optax
+from jax.typing import ArrayLike
 from jaxtyping import Array
-from numpy.typing import ArrayLike
 
 from budgetjax import _checks, losses
 from budgetjax._errors import ArgumentError
@@ -126,7 +126,7 @@ def choose(
     loss: str | Callable[..., Array] | None = None,
     maintenance: Maintenance | str | None = None,
     average: bool | int = False,
-    vectors: ArrayLike | None = None,
+    vectors: Any = None,
 ) -> Choice:
     """The learner with these arguments of its `init`.
 
