@@ -51,6 +51,7 @@ def after(words: Words, more: Shaped[Array, "*n"] | int) -> Integer[Array, "..."
     """The counter plus `more`, which must fit its lower word; not normalized."""
     if np.ndim(more):
         return jax.vmap(after, in_axes=(None, 0))(words, more)
+    more = jnp.asarray(more, jnp.int32)
     return words + jnp.where(np.array([False, True]), more, 0)
 
 

@@ -45,6 +45,7 @@ ROOMS = {
     "probabilities": ("probabilities", "estimators"),
     "river": ("river",),
     "cli": ("cli",),
+    "values": ("values", "own_learner", "architecture", "counter"),
     "shared": ("counter", "errors", "states", "datasets"),
 }
 
@@ -60,6 +61,15 @@ class Fault(NamedTuple):
 
 FAULTS = (
     # Update rules.
+    Fault("values", "online/learner.py", "return self.start(state.empty(), 0, None)", "return self.start(state, 0, None)"),
+    Fault("values", "online/learner.py", 'field.metadata.get("check") or _checks.finite', "None"),
+    Fault("values", "online/changes.py", "if wanted != got or has_strategy", "if has_strategy"),
+    Fault("values", "online/engine.py", "if any(new is not old for new, old in zip(*parts, strict=True)):", "if None in parts:"),
+    Fault("values", "online/state.py", "variance = state.variance(one[0])", "variance = 0 * state.variance(one[0])"),
+    Fault("values", "online/learners/arow.py", "state.kernel.diag(X, squares) - jnp.sum(known * p, axis=1), 0", "state.kernel.diag(X, squares) + jnp.sum(known * p, axis=1), 0"),
+    Fault("values", "_pytree.py", "for base in reversed(kind.__mro__):", "for base in (kind,):"),
+    Fault("estimators", "estimators/base.py", "own[name] = replace_params(part, changes)", "own[name] = part"),
+    Fault("files", "saving/names.py", "parts = defaults_of(kind) | dict(parts)", "parts = dict(parts)"),
     Fault("online", "online/learners/perceptron.py", "self.insert(state, steps * direction, candidate)", "self.insert(state, direction, candidate)"),
     Fault("online", "online/learners/forgetron.py", "a, b = sigma * sigma - 2 * sigma * mu", "a, b = sigma * sigma + 2 * sigma * mu"),
     Fault("online", "online/learners/forgetron.py", "ForgetronMemory(c - damage, squared_norm)", "ForgetronMemory(c, squared_norm)"),

@@ -248,3 +248,51 @@ def _variance_by_hand(state, X):
     certainty = np.asarray(state.memory.certainty, np.float64)[np.ix_(mask, mask)]
     p = rows @ root.T
     return 1 - np.sum(p * (p @ certainty), axis=1)
+
+
+def test_checks_of_every_class_run_and_fields_must_be_numbers():
+    class Checked(bj.Learner):
+        rate: float = 0.5
+
+        def check(self):
+            if np.ndim(self.rate):
+                raise ValueError("one rate")
+
+    class Twice(Checked):
+        other: float = 1.0
+
+        def check(self):
+            if self.other == 2:
+                raise ValueError("not 2")
+
+    with pytest.raises(ValueError, match="one rate"):
+        Twice(rate=[1, 2])
+    with pytest.raises(ValueError, match="not 2"):
+        Twice(other=2)
+    sizes = {"num_features": 2, "budget": 5}
+    for bad, got in (("a", "'a'"), (True, "True"), (np.nan, "nan")):
+        with pytest.raises(ValueError, match=rf"Twice.init: other must .* got {got}"):
+            Twice(other=bad).init(KERNEL, **sizes)
+    with pytest.raises(TypeError, match="annotate rate, as in `rate: float`"):
+        type("Plain", (bj.Learner,), {"rate": 0.5, "__module__": "mine"})
+    with pytest.raises(TypeError, match="define `check` instead of __post_init__"):
+        type("Odd", (bj.Learner,), {"__post_init__": print, "__module__": "mine"})
+    with pytest.raises(ValueError, match=r"what Odd takes must be among .* got seed"):
+        type("Odd", (bj.Learner,), {"takes": ("seed",), "__module__": "mine"})
+    with pytest.raises(NotImplementedError, match="must define `update`"):
+        Checked().init(KERNEL, **sizes).learner.update(None, None, None, None)
+
+
+def test_a_restart_has_what_init_had():
+    class Remembers(Fading):
+        def start(self, state, seed, vectors):
+            return state._replace(memory=jnp.zeros((), state.dtype))
+
+        def update(self, state, score, y, candidate):
+            state = state._replace(memory=state.memory + 1)
+            return super().update(state, score, y, candidate)
+
+    empty = Remembers(0.3).init(KERNEL, num_features=2, budget=10)
+    state, _ = bj.run(empty, X, Y)
+    assert float(state.memory) == int(state.num_updates) > 10
+    assert bj.equal(state.restart(), empty)

@@ -66,7 +66,7 @@ def _show_counts(counts: Counts) -> str:
     return f"Counts({', '.join(f'{name}={number}' for name, number in pairs)})"
 
 
-Counts.__repr__ = _show_counts
+Counts.__repr__ = _show_counts  # pyright: ignore[reportAttributeAccessIssue]
 
 
 class Round(NamedTuple):

@@ -8,7 +8,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import Partial
-from jaxtyping import Array
 
 from budgetjax import _checks, losses
 from budgetjax._errors import ArgumentError
@@ -163,7 +162,7 @@ def _wide(state: State) -> np.dtype:
     return np.promote_types(state.dtype, jnp.float32)
 
 
-def _as_schedule(given: Callable[[Array], Array], dtype: np.dtype) -> Function:
+def _as_schedule(given: Callable[..., Any], dtype: np.dtype) -> Function:
     """A schedule as part of a state, after a check that it gives a number."""
     schedule = Function.of(given)
     try:
