@@ -738,7 +738,7 @@ def score_rows(
         scores = _score_each(model, rows)
         if not isinstance(scores, Tracer) and not np.all(np.isfinite(scores)):
             _checks.check_finite(rows, first_row)
-        return scores
+        return scoring.apply_link(link, scores)
     if isinstance(model, KernelModel):
         vectors, terms = scoring.pad_vectors(model.vectors, model.coefficients)
         parts, origin = (vectors, None, terms, None, model.bias), None
