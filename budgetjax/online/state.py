@@ -128,6 +128,11 @@ class Online(ModelBase, abstract=True):
         """The model with nothing learned."""
         raise NotImplementedError
 
+    @property
+    def shifts(self) -> bool:
+        """Whether rows are taken as differences from an origin of its own."""
+        return False
+
     def check_room(self) -> None:
         """Raises if examples found no room."""
 
@@ -188,6 +193,10 @@ class State(Online):
     @property
     def loss(self) -> Any:
         return self.learner.loss
+
+    @property
+    def shifts(self) -> bool:
+        return self.kernel.shifts
 
     @property
     def num_active(self) -> Integer[Array, "*models"]:

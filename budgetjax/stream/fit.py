@@ -413,8 +413,7 @@ def _prepare_batches(
             scaling = scaling.updated(counted, first_row=first)
             X = scaling.apply(X, learned)
         elif scaling is None and index == 0 and not model.num_rows:
-            shifts = model.state.kernel.shifts
-            warning = scale_warning(counted, centred=shifts)
+            warning = scale_warning(counted, centred=model.state.shifts)
         batch = _pad(X, y, weight, rows, first)
         yield batch._replace(scaling=scaling, raw=(raw, y, weight), warning=warning)
     if read < start.batches:
