@@ -90,7 +90,7 @@ def _record(target: griffe.Attribute) -> griffe.Function:
 
 def _has_fields(one: griffe.Class) -> bool:
     """Whether this is a value such as a learner, whose fields are its arguments."""
-    return any(base.path == "budgetjax._pytree.Record" for base in one.mro())
+    return any(base.path == "budgetjax._record.Record" for base in one.mro())
 
 
 def _init(one: griffe.Class) -> griffe.Function:

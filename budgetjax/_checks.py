@@ -22,7 +22,7 @@ from jax.typing import ArrayLike, DTypeLike
 
 from budgetjax import _forks
 from budgetjax._errors import ArgumentError, MissingModule
-from budgetjax._pytree import Name, Record
+from budgetjax._record import Name, Record
 
 Value = TypeVar("Value")
 

@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse
 from jaxtyping import Float, Int32, Shaped
 
-from budgetjax import _checks, _pytree
+from budgetjax import _checks, _record
 from budgetjax._errors import InputError, names_errors
 
 
@@ -32,7 +32,7 @@ class Dataset(NamedTuple):
     num_classes: int
     name: str
 
-    __repr__ = _pytree.record_repr
+    __repr__ = _record.record_repr
 
 
 FOLDER_VARIABLE = "BUDGETJAX_DATA"

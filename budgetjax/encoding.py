@@ -25,7 +25,7 @@ import numpy as np
 from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Array, Bool, Float, Integer, Shaped
 
-from budgetjax import _checks, _pytree, raw_rows
+from budgetjax import _checks, _record, raw_rows
 from budgetjax._errors import ArgumentError, names_errors
 from budgetjax.scaling import PerFeature
 
@@ -56,7 +56,7 @@ ROWS_PER_VALUE = 8
 BLOCK, PRODUCT = 2**17, 2**20
 
 
-@_pytree.record
+@_record.record
 class Encoding(NamedTuple):
     r"""Columns of raw rows as codes; `fit` makes one.
 

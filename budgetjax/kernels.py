@@ -22,7 +22,7 @@ from jaxtyping import Array, Bool, Float, Shaped
 
 from budgetjax import _checks
 from budgetjax._errors import ArgumentError, names_errors
-from budgetjax._pytree import Record, leaf, static
+from budgetjax._record import Record, leaf, static
 
 __all__ = ["RBF", "Kernel", "Laplacian", "Linear", "Mapped", "Matern", "Normalized"]
 __all__ += ["Polynomial", "Product", "RationalQuadratic", "Sigmoid", "Sum"]

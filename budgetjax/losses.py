@@ -25,7 +25,7 @@ from jaxtyping import Array, Float, Integer
 
 from budgetjax import _checks
 from budgetjax._errors import ArgumentError, names_errors
-from budgetjax._pytree import Function, Name
+from budgetjax._record import Function, Name
 from budgetjax._shapes import Flag, Label, Scalar, Score, Target
 
 __all__ = ["absolute", "classification_loss", "epsilon_insensitive", "gamma", "hinge"]

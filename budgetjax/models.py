@@ -30,7 +30,7 @@ from budgetjax import (
     _checks,
     _forks,
     _half_precision,
-    _pytree,
+    _record,
     _sharding,
     encoding,
     labels,
@@ -40,7 +40,7 @@ from budgetjax import (
     scoring,
 )
 from budgetjax._errors import ArgumentError, names_errors
-from budgetjax._pytree import Name, Record
+from budgetjax._record import Name, Record
 from budgetjax.encoding import Encoding
 from budgetjax.kernels import Kernel, Mapped
 from budgetjax.raw_rows import RawRows, SparseMatrix
@@ -209,7 +209,7 @@ def predict(model: "Model", X: RawRows) -> Scores:
     return score_rows(model, X, link=approximate_link(model))
 
 
-@_pytree.record
+@_record.record
 class KernelModel(NamedTuple):
     """A kernel model, `f(x) = sum_j coefficients[j] k(vectors[j], x) + bias`.
 
@@ -231,7 +231,7 @@ class KernelModel(NamedTuple):
     decision_function, predict = decision_function, predict
 
 
-@_pytree.record
+@_record.record
 class LinearModel(NamedTuple):
     """A linear classifier, `f(x) = weights . x + bias`.
 
@@ -247,7 +247,7 @@ class LinearModel(NamedTuple):
     decision_function, predict = decision_function, predict
 
 
-@_pytree.record
+@_record.record
 class Labelled(NamedTuple):
     """A model that takes raw rows, scales them, and returns the labels of the data.
 
@@ -289,7 +289,7 @@ class Support(NamedTuple):
     coefficients: Float[Array | np.ndarray, "*models capacity columns"]
     mask: Bool[Array | np.ndarray, "*models capacity"]
 
-    __repr__ = _pytree.record_repr
+    __repr__ = _record.record_repr
 
 
 Model = State | ModelBase | KernelModel | LinearModel | Labelled | Holder | Fitted

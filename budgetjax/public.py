@@ -10,11 +10,11 @@ from budgetjax import encoding as encoding
 from budgetjax import losses as losses
 from budgetjax import stream as stream
 from budgetjax._compile_cache import cache_compiled_programs as cache_compiled_programs
-from budgetjax._pytree import Name as Name
-from budgetjax._pytree import Record as Record
-from budgetjax._pytree import equal as equal
-from budgetjax._pytree import leaf as leaf
-from budgetjax._pytree import static as static
+from budgetjax._record import Name as Name
+from budgetjax._record import Record as Record
+from budgetjax._record import equal as equal
+from budgetjax._record import leaf as leaf
+from budgetjax._record import static as static
 from budgetjax.exporting import jax_export as _jax_export
 from budgetjax.exporting.export_model import export as export
 from budgetjax.kernels import *

@@ -7,7 +7,7 @@ import numpy as np
 from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Array, Bool, Float, Shaped
 
-from budgetjax import _checks, _pytree
+from budgetjax import _checks, _record
 from budgetjax._errors import ArgumentError, names_errors, warn
 
 # The ratio of standard deviations, or of the mean to them, that causes a warning.
@@ -23,7 +23,7 @@ PerColumn = Float[Any, "..."]
 Pairs = Float[np.ndarray, "n n"]
 
 
-@_pytree.record
+@_record.record
 class Scaling(NamedTuple):
     """The mean and variance of every feature, over all rows so far.
 

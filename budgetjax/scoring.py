@@ -13,7 +13,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Shaped
 
 from budgetjax import _checks, _sharding, kernels, labels, losses
-from budgetjax._pytree import Name
+from budgetjax._record import Name
 from budgetjax.kernels import Kernel
 from budgetjax.raw_rows import RawRows, RowStore, as_matrix, check_shape
 

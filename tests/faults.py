@@ -67,7 +67,7 @@ FAULTS = (
     Fault("values", "online/engine.py", "if any(new is not old for new, old in zip(*parts, strict=True)):", "if None in parts:"),
     Fault("values", "online/state.py", "variance = state.variance(one[0])", "variance = 0 * state.variance(one[0])"),
     Fault("values", "online/learners/arow.py", "state.kernel.diag(X, squares) - jnp.sum(known * p, axis=1), 0", "state.kernel.diag(X, squares) + jnp.sum(known * p, axis=1), 0"),
-    Fault("values", "_pytree.py", "for base in reversed(kind.__mro__):", "for base in (kind,):"),
+    Fault("values", "_record.py", "for base in reversed(kind.__mro__):", "for base in (kind,):"),
     Fault("estimators", "estimators/base.py", "own[name] = replace_params(part, changes)", "own[name] = part"),
     Fault("files", "saving/names.py", "parts = defaults_of(kind) | dict(parts)", "parts = dict(parts)"),
     Fault("online", "online/learners/perceptron.py", "self.insert(state, steps * direction, candidate)", "self.insert(state, direction, candidate)"),

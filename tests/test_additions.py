@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 import budgetjax as bj
-from budgetjax import _pytree, online, river, solvers
+from budgetjax import _record, online, river, solvers
 from budgetjax.cli.commands import budgetjax as group
 from budgetjax.estimators import BudgetedKernelClassifier
 
@@ -110,7 +110,7 @@ def mine(tmp_path_factory):
     spec.loader.exec_module(module)
     yield module
     del sys.modules[path.stem]
-    tables = online.registered, solvers.registered, _pytree.records
+    tables = online.registered, solvers.registered, _record.records
     for table, names in zip(
         tables,
         (("waning",), ("ridge",), ("Cauchy", "RemoveNearest", "Waning")),

@@ -36,7 +36,7 @@ from compare import same
 from scipy.sparse import csr_array
 
 import budgetjax as bj
-from budgetjax import _checks, _progress, _pytree, cli, estimators, online
+from budgetjax import _checks, _progress, _record, cli, estimators, online
 from budgetjax import models as scorer
 from budgetjax.cli import main, options, reading, solving, targets
 from budgetjax.cli.commands import budgetjax as group
@@ -678,7 +678,7 @@ def test_learners_are_listed_with_their_settings():
 
 def test_a_registered_learner_is_known_by_its_name(at, monkeypatch):
     monkeypatch.setattr(online, "registered", {})
-    monkeypatch.setattr(_pytree, "records", dict(_pytree.records))
+    monkeypatch.setattr(_record, "records", dict(_record.records))
 
     @bj.register
     class SlowLearner(bj.Learner):

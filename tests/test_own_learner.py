@@ -13,7 +13,7 @@ import pytest
 from compare import same
 
 import budgetjax as bj
-from budgetjax import _pytree, online
+from budgetjax import _record, online
 from budgetjax.estimators import BudgetedKernelClassifier
 
 X = np.random.default_rng(0).normal(size=(60, 2)).astype(np.float32)
@@ -59,7 +59,7 @@ class Fading(bj.Learner):
 @pytest.fixture(scope="module")
 def registered():
     yield bj.register(Fading)
-    del online.registered["fading"], _pytree.records["Fading"]
+    del online.registered["fading"], _record.records["Fading"]
 
 
 def empty(rate=0.5, kernel=None, **more):
@@ -347,7 +347,7 @@ def notebook():
     yield lambda factor: exec(CELL.format(factor=factor), vars(module)) or module
     del sys.modules[module.__name__]
     for name in ("Stepping", "SteppingMemory"):
-        del _pytree.records[name]
+        del _record.records[name]
     del online.registered["stepping"]
 
 

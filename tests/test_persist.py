@@ -13,8 +13,8 @@ import registry
 from registry import N
 
 import budgetjax as bj
-from budgetjax import _pytree, losses
-from budgetjax._pytree import Static
+from budgetjax import _record, losses
+from budgetjax._record import Static
 from budgetjax.online import averages, driver
 from budgetjax.online import registry as online_registry
 from budgetjax.saving import model_files, names, trees
@@ -531,7 +531,7 @@ def test_a_field_that_nothing_here_has_is_refused(path, monkeypatch):
 
 
 def test_a_class_of_ones_own_may_have_a_name_in_files(path, monkeypatch):
-    monkeypatch.setattr(_pytree, "records", dict(_pytree.records))
+    monkeypatch.setattr(_record, "records", dict(_record.records))
 
     class Mine(bj.Record, name="mine"):
         width: float = bj.leaf(default=2.0)
@@ -567,7 +567,7 @@ def test_a_class_of_ones_own_may_have_a_name_in_files(path, monkeypatch):
 
 def test_records_have_the_names_of_their_classes():
     bj.RBF  # noqa: B018 The first public name imports all.
-    for name, kind in _pytree.records.items():
+    for name, kind in _record.records.items():
         assert names.type_of(name) is kind
         assert names.has_fields(kind)
         assert kind.__name__ == name
@@ -598,7 +598,7 @@ def test_a_record_may_not_take_the_name_of_another(monkeypatch):
     with pytest.raises(ValueError, match="name 'Average' must be free, got that of a"):
         bj.register(define("Average"))
     assert names.type_of("Average") is averages.Average
-    monkeypatch.setattr(_pytree, "records", dict(_pytree.records))
+    monkeypatch.setattr(_record, "records", dict(_record.records))
     bj.register(define("Again"))
     # A module that is executed again defines its classes again.
     second = bj.register(define("Again"))

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import budgetjax as bj
-from budgetjax import _pytree, online, solvers
+from budgetjax import _record, online, solvers
 from budgetjax.online import registry
 from budgetjax.solvers.registry import by_name as solvers_by_name
 from budgetjax.stream.readers import formats
@@ -104,7 +104,7 @@ def test_every_algorithm_has_a_row():
 )
 def test_every_kernel_and_strategy_is_named(base, page, others):
     text = (ROOT / page).read_text()
-    named = {name for name, kind in _pytree.records.items() if issubclass(kind, base)}
+    named = {name for name, kind in _record.records.items() if issubclass(kind, base)}
     public = named & set(bj.__all__) - others
     assert len(public) > 8
     assert [name for name in public if f"`bj.{name}" not in text] == []

@@ -11,7 +11,7 @@ import numpy as np
 # All records that a file may hold are known then.
 import budgetjax.public  # noqa: F401
 from budgetjax import models
-from budgetjax._pytree import value_repr
+from budgetjax._record import value_repr
 from budgetjax.cli import reports, targets
 from budgetjax.encoding import Encoding
 from budgetjax.online.state import Online

@@ -11,7 +11,7 @@ import numpy as np
 
 from budgetjax import _checks, scaling
 from budgetjax._errors import ArgumentError, InputError, names_errors
-from budgetjax._pytree import fields_of
+from budgetjax._record import fields_of
 from budgetjax.cli import options, reading, reports, targets
 from budgetjax.online import defaults, registry
 from budgetjax.online.defaults import Choice

@@ -6,7 +6,7 @@ import re
 
 import click
 
-from budgetjax._pytree import fields_of, value_repr
+from budgetjax._record import fields_of, value_repr
 from budgetjax.cli import options, reports
 from budgetjax.cli.learners import name_of, settings_of
 from budgetjax.online import defaults, registry

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from budgetjax import _checks, _compile_cache, estimators, models
 from budgetjax._errors import ArgumentError, names_class
-from budgetjax._pytree import Record, fields_of
+from budgetjax._record import Record, fields_of
 from budgetjax.estimators import categories, inputs
 from budgetjax.estimators.inputs import Rows, Table, Weights
 from budgetjax.models import Labelled

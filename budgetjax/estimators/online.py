@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float, Int, Shaped
 from sklearn.utils import check_random_state
 
-from budgetjax import _checks, _progress, _pytree, models, raw_rows
+from budgetjax import _checks, _progress, _record, models, raw_rows
 from budgetjax._errors import names_class
 from budgetjax.encoding import Encoding
 from budgetjax.estimators import inputs
@@ -111,7 +111,7 @@ class Examples(NamedTuple):
         }
 
 
-@_pytree.record
+@_record.record
 class Waiting(NamedTuple):
     """The first rows of a stream, too few to say what its columns are like.
 

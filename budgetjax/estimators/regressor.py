@@ -10,7 +10,7 @@ from jaxtyping import Array, Float
 from numpy.typing import ArrayLike
 from sklearn.base import RegressorMixin
 
-from budgetjax import _checks, _pytree, losses, models, scaling
+from budgetjax import _checks, _record, losses, models, scaling
 from budgetjax._errors import ArgumentError, names_class
 from budgetjax.estimators.forms import FINER, TRIED_FOR_NUMBERS
 from budgetjax.estimators.inputs import Rows, Table, Weights
@@ -29,7 +29,7 @@ STEEPEST = 5.0
 PerColumn: TypeAlias = float | Float[np.ndarray, "..."]
 
 
-@_pytree.record
+@_record.record
 class SeenTargets(NamedTuple):
     """Statistics of a regressor's targets so far.
 

@@ -10,9 +10,9 @@ from typing import Any
 import jax.export
 from jax.tree_util import Partial
 
-from budgetjax import _pytree
+from budgetjax import _record
 from budgetjax._errors import ArgumentError, names_errors
-from budgetjax._pytree import Function, Record, Static
+from budgetjax._record import Function, Record, Static
 from budgetjax.saving import names, trees
 from budgetjax.solvers.registry import by_name as solvers_by_name
 
@@ -20,7 +20,7 @@ from budgetjax.solvers.registry import by_name as solvers_by_name
 def register_types() -> None:
     """Registers all types that can be in a state or a model."""
     with_states = solvers_by_name()
-    known = (*_pytree.records, *with_states, *names.OPTAX_STATES)
+    known = (*_record.records, *with_states, *names.OPTAX_STATES)
     kinds = {names.type_of(name): f"budgetjax.{name}" for name in known}
     kinds[Partial] = "jax.tree_util.Partial"
     kinds[Function] = "budgetjax.Function"

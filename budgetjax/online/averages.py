@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Integer
 
-from budgetjax import _counters, _pytree
+from budgetjax import _counters, _record
 from budgetjax._shapes import Flag, Scalar
 
 if TYPE_CHECKING:
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from budgetjax.online.support_set import Expansion
 
 
-@_pytree.record
+@_record.record
 class Average(NamedTuple):
     """The memory of an average of iterates, in addition to the sums in the support set.
 

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 
-from budgetjax import _pytree
+from budgetjax import _record
 from budgetjax._shapes import Scalar
 from budgetjax.kernels import Kernel
 from budgetjax.online import support_set
@@ -14,7 +14,7 @@ from budgetjax.online.state import State
 from budgetjax.online.support_set import Expansion
 
 
-@_pytree.record
+@_record.record
 class Norm(NamedTuple):
     """The memory of a learner that scales its model into a ball.
 

@@ -13,7 +13,7 @@ from jaxtyping import Array
 
 from budgetjax import _checks, losses
 from budgetjax._errors import ArgumentError
-from budgetjax._pytree import fields_of
+from budgetjax._record import fields_of
 from budgetjax.kernels import GAMMA_KERNELS, Kernel, Linear
 from budgetjax.online import BUDGET as BUDGET
 from budgetjax.online.learner import Learner

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Shaped
 
-from budgetjax import _pytree
+from budgetjax import _record
 from budgetjax._shapes import Scalar, Score, Target
 
 # A row whose margin misses the next step by so little takes it, since rounding must
@@ -26,7 +26,7 @@ TIE = 1e-3
 BITS = 4
 
 
-@_pytree.record
+@_record.record
 class SeenWeights(NamedTuple):
     """The mean root of the weights of a stream so far, and their number, without zeros.
 

@@ -13,7 +13,7 @@ from jaxtyping import Array, Float, Integer
 
 from budgetjax import _checks, _counters, kernels, losses
 from budgetjax._errors import ArgumentError, names_errors
-from budgetjax._pytree import Record, fields_of
+from budgetjax._record import Record, fields_of
 from budgetjax._shapes import (
     Basis,
     Examples,

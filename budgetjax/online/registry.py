@@ -3,7 +3,7 @@
 import re
 from typing import TypeVar
 
-from budgetjax import _checks, _pytree, online, solvers
+from budgetjax import _checks, _record, online, solvers
 from budgetjax._errors import ArgumentError, names_errors
 from budgetjax.kernels import Kernel
 from budgetjax.online.learner import Learner
@@ -53,7 +53,7 @@ def register(own: Own) -> Own:
     if isinstance(own, type) and issubclass(own, Learner | Kernel | Maintenance):
         if issubclass(own, Learner):
             _check_free(name_of(own), own, online.registered)
-        _pytree.record(own)
+        _record.record(own)
         if issubclass(own, Learner):
             online.registered[name_of(own)] = own
         return own  # pyright: ignore[reportReturnType]

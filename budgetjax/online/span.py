@@ -30,7 +30,7 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
-from budgetjax import _checks, _platform, _pytree, _sharding, kernels
+from budgetjax import _checks, _platform, _record, _sharding, kernels
 from budgetjax._errors import ArgumentError
 from budgetjax._shapes import Flag, Index, Mask, PerPair, PerRow, Scalar
 from budgetjax.kernels import Kernel
@@ -48,7 +48,7 @@ LARGE = 0.1
 LARGER = 10.0
 
 
-@_pytree.record
+@_record.record
 class Span(NamedTuple):
     """The kernel matrix of the support vectors and a root of its inverse.
 

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Integer, Shaped
 
-from budgetjax import _checks, _counters, _pytree, _sharding, kernels
+from budgetjax import _checks, _counters, _record, _sharding, kernels
 from budgetjax._counters import UNIT
 from budgetjax._errors import ArgumentError, Named
 from budgetjax.kernels import Kernel
@@ -28,7 +28,7 @@ class BudgetError(Named, OverflowError):
     """Examples that found no room in an unbudgeted model."""
 
 
-@_pytree.record
+@_record.record
 class Counts(NamedTuple):
     """What a model counts, each in two words; see `budgetjax._counters`.
 
@@ -60,8 +60,8 @@ def _show_counts(counts: Counts) -> str:
     """The counters as numbers, if they are known."""
     arrays = all(isinstance(words, jax.Array | np.ndarray) for words in counts)
     if not arrays or _checks.is_traced(counts):
-        return _pytree.record_repr(counts)
-    numbers = (_pytree.value_repr(_counters.number(words)) for words in counts)
+        return _record.record_repr(counts)
+    numbers = (_record.value_repr(_counters.number(words)) for words in counts)
     pairs = zip(counts._fields, numbers, strict=True)
     return f"Counts({', '.join(f'{name}={number}' for name, number in pairs)})"
 

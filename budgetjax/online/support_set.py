@@ -15,7 +15,7 @@ import numpy as np
 from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Array, Bool, Float, Integer
 
-from budgetjax import _checks, _pytree, kernels
+from budgetjax import _checks, _record, kernels
 from budgetjax._errors import ArgumentError
 from budgetjax._shapes import Index, PerPair, PerRow, Scalar
 from budgetjax.kernels import Kernel
@@ -29,7 +29,7 @@ SMALLEST_EIGENVALUE = 1e-6
 LARGE = 2**22
 
 
-@_pytree.record
+@_record.record
 class Expansion(NamedTuple):
     """The support set of one model, in `capacity + 1` rows; the last one is spare.
 

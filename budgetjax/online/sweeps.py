@@ -13,7 +13,7 @@ from jax.sharding import PartitionSpec as P
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Integer, Shaped
 
-from budgetjax import _checks, _platform, _pytree
+from budgetjax import _checks, _platform, _record
 from budgetjax._errors import ArgumentError, names_errors
 from budgetjax.online import driver, examples
 from budgetjax.online.state import Online, State
@@ -22,7 +22,7 @@ MODELS = "models"
 States = TypeVar("States")
 
 
-@_pytree.record
+@_record.record
 class Sweep(NamedTuple):
     """The result of a sweep.
 
@@ -190,7 +190,7 @@ def _run_sharded(devices, together, size, states, X, y, weights):
     )(states, X, y, weights)
 
 
-@_pytree.record
+@_record.record
 class Grid(NamedTuple):
     """Every combination of hyperparameter values, one per model.
 
@@ -259,7 +259,7 @@ def _to_numbers(column: Shaped[np.ndarray, " models"]) -> list[Any]:
     return column.tolist()
 
 
-@_pytree.record
+@_record.record
 class Table(NamedTuple):
     """A table of named columns, which prints aligned.
 

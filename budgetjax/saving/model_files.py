@@ -16,7 +16,7 @@ import numpy as np
 
 from budgetjax import _checks, _forks, models
 from budgetjax._errors import ArgumentError, InputError, names_errors, places_errors
-from budgetjax._pytree import Name
+from budgetjax._record import Name
 from budgetjax.saving import names, trees
 from budgetjax.saving.names import has_fields, own_name
 

@@ -1,6 +1,6 @@
 """Names of types and functions in model files, which do not change when code moves.
 
-A class of this package has its own name (see `_pytree.record`), the state of a solver
+A class of this package has its own name (see `_record.record`), the state of a solver
 that of the solver, and a type of optax its public name.
 """
 
@@ -11,8 +11,8 @@ from typing import Any, TypeGuard
 
 import optax
 
-from budgetjax import _pytree, losses
-from budgetjax._pytree import Name, is_named_tuple
+from budgetjax import _record, losses
+from budgetjax._record import Name, is_named_tuple
 from budgetjax.online.learners import features
 from budgetjax.solvers.registry import by_name as solvers_by_name
 
@@ -92,7 +92,7 @@ def build_record(kind: type, parts: Mapping[str, Any]) -> Any:
 def name_of(record: Any) -> str | None:
     """The registered name of the type of a record, or None."""
     kind, algorithm = type(record), getattr(record, "algorithm", None)
-    own = (name for name, one in _pytree.records.items() if one is kind)
+    own = (name for name, one in _record.records.items() if one is kind)
     name = algorithm.value if isinstance(algorithm, Name) else next(own, None)
     known = (name or "", f"optax.{kind.__name__}")
     return next((one for one in known if type_of(one) is kind), None)
@@ -100,8 +100,8 @@ def name_of(record: Any) -> str | None:
 
 def type_of(name: str) -> type | None:
     """The class of this name, or None."""
-    if name in _pytree.records:
-        return _pytree.records[name]
+    if name in _record.records:
+        return _record.records[name]
     package, _, short = name.rpartition(".")
     if package:
         kind = vars(optax).get(short) if package == "optax" else None

@@ -16,7 +16,7 @@ from jax.tree_util import Partial
 
 from budgetjax import _half_precision
 from budgetjax._errors import ArgumentError
-from budgetjax._pytree import Function
+from budgetjax._record import Function
 from budgetjax.online.changes import bind_fields
 from budgetjax.online.state import State
 from budgetjax.saving import names

@@ -21,9 +21,9 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Shaped
 
-from budgetjax import _checks, _progress, _pytree, _sharding, models
+from budgetjax import _checks, _progress, _record, _sharding, models
 from budgetjax._errors import ArgumentError, names_errors
-from budgetjax._pytree import Name
+from budgetjax._record import Name
 from budgetjax.raw_rows import RawRows
 from budgetjax.solvers.training_set import Scalar, Vector
 
@@ -35,7 +35,7 @@ Model = TypeVar("Model")
 Data = TypeVar("Data")
 
 
-@_pytree.record
+@_record.record
 class Objective(NamedTuple):
     """The objective values of a state.
 
@@ -49,7 +49,7 @@ class Objective(NamedTuple):
     dual: Scalar
 
 
-@_pytree.doc_from_init
+@_record.doc_from_init
 @dataclasses.dataclass(frozen=True, repr=False)
 class Solver(Generic[Arguments, State, Model, Data]):
     """A solver of a problem on a whole training set: pure functions over its state.
@@ -146,7 +146,7 @@ class Solver(Generic[Arguments, State, Model, Data]):
         return argument in inspect.signature(self.init).parameters
 
 
-@_pytree.record
+@_record.record
 class Progress(NamedTuple):
     """The progress of a run, as its callback sees it.
 
@@ -169,7 +169,7 @@ class Progress(NamedTuple):
     vectors: int
 
 
-@_pytree.record
+@_record.record
 class History(NamedTuple):
     """The records of a run, one array per field of `Progress`, shape `(records,)`."""
 
@@ -195,7 +195,7 @@ else:
             return ()
 
 
-@_pytree.record
+@_record.record
 class Solution(NamedTuple, GenericForEditors[State, Model]):
     """The result of `solve`.
 

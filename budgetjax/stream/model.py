@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float, Integer, Shaped
 
-from budgetjax import _pytree, models
+from budgetjax import _record, models
 from budgetjax._errors import InputError, Named
 from budgetjax.encoding import Encoding
 from budgetjax.models import Labelled
@@ -17,7 +17,7 @@ from budgetjax.stream.reservoir import Reservoir
 MAX_POINTS = 1000
 
 
-@_pytree.record
+@_record.record
 class StreamModel(NamedTuple):
     """A model of raw rows, learned from a stream, with its learning curve.
 
@@ -41,7 +41,7 @@ class StreamModel(NamedTuple):
     total_error: float = 0.0
     reservoir: Reservoir | None = None
 
-    __repr__ = _pytree.record_repr
+    __repr__ = _record.record_repr
     decision_function, predict = models.decision_function, models.predict
 
     @property

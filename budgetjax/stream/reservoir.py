@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float, Shaped
 
-from budgetjax import _pytree
+from budgetjax import _record
 from budgetjax.raw_rows import pack, unpack
 
 # The default size: at most MAX_ROWS rows and MAX_NUMBERS values, at least MIN_ROWS
@@ -32,7 +32,7 @@ def _join_sparse(*parts: Any) -> Any:
     return pack(scipy.sparse.csr_array(scipy.sparse.vstack(rows)))
 
 
-@_pytree.record
+@_record.record
 class Rows(NamedTuple):
     """Rows of a stream with weights above 0, each with a number, uniform in `[0, 1)`.
 
@@ -63,7 +63,7 @@ class Rows(NamedTuple):
         return Rows(pack(unpack(X)[order]), *(each[order] for each in rest))
 
 
-@_pytree.record
+@_record.record
 class Reservoir(NamedTuple):
     """The rows of a stream with the smallest random numbers, a uniform sample.
 

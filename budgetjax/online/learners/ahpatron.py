@@ -5,7 +5,7 @@ import math
 import jax.numpy as jnp
 
 from budgetjax import _checks, losses
-from budgetjax._pytree import leaf
+from budgetjax._record import leaf
 from budgetjax._shapes import Number
 from budgetjax.online import importance
 from budgetjax.online.ball import (

@@ -7,7 +7,7 @@ import numpy as np
 
 from budgetjax import _checks, losses
 from budgetjax._errors import ArgumentError
-from budgetjax._pytree import leaf
+from budgetjax._record import leaf
 from budgetjax._shapes import Number
 from budgetjax.kernels import Normalized
 from budgetjax.online import importance

@@ -6,9 +6,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from budgetjax import _checks, _platform, _pytree, _sharding, kernels, losses
+from budgetjax import _checks, _platform, _record, _sharding, kernels, losses
 from budgetjax._errors import ArgumentError
-from budgetjax._pytree import leaf
+from budgetjax._record import leaf
 from budgetjax._shapes import Index, Label, Number, PerPair, PerRow, Scalar
 from budgetjax.kernels import Kernel
 from budgetjax.online import importance, span, support_set
@@ -37,7 +37,7 @@ REGULARIZATION = 1e-4
 ROUNDING = 1024
 
 
-@_pytree.record
+@_record.record
 class AROWMemory(NamedTuple):
     """What AROW remembers. The coefficients of the state are those of the mean weights.
 

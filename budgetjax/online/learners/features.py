@@ -12,9 +12,9 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float
 
-from budgetjax import _counters, _pytree, losses
+from budgetjax import _counters, _record, losses
 from budgetjax._errors import ArgumentError
-from budgetjax._pytree import Function, leaf
+from budgetjax._record import Function, leaf
 from budgetjax._shapes import Flag, PerRow, Scalar, Score, Target
 from budgetjax.online import importance
 from budgetjax.online.learner import Learner
@@ -39,7 +39,7 @@ def default_start(params: optax.Params) -> optax.OptState:
 OPTIMIZER = optax.GradientTransformation(default_start, default_update)
 
 
-@_pytree.record
+@_record.record
 class FeatureMemory(NamedTuple):
     """What a linear learner on features of a kernel remembers.
 

@@ -5,9 +5,9 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 
-from budgetjax import _checks, _pytree, losses
+from budgetjax import _checks, _record, losses
 from budgetjax._errors import ArgumentError
-from budgetjax._pytree import leaf, static
+from budgetjax._record import leaf, static
 from budgetjax._shapes import Number, Scalar
 from budgetjax.online import importance, support_set
 from budgetjax.online.ball import squared_norm_of
@@ -17,7 +17,7 @@ from budgetjax.online.learner import Learner
 RULES = ("self-tuned", "basic", "fixed")
 
 
-@_pytree.record
+@_record.record
 class ForgetronMemory(NamedTuple):
     """What a Forgetron remembers.
 

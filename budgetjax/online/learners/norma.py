@@ -1,7 +1,7 @@
 """NORMA, gradient descent that drops the oldest support vector."""
 
 from budgetjax import _checks
-from budgetjax._pytree import leaf
+from budgetjax._record import leaf
 from budgetjax._shapes import Number
 from budgetjax.online.learners.sgd import SGD
 from budgetjax.online.maintenance.removal import RemoveOldest

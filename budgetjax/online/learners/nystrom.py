@@ -5,7 +5,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Integer
 
 from budgetjax import _checks, kernels, losses
-from budgetjax._pytree import leaf
+from budgetjax._record import leaf
 from budgetjax._shapes import Index, Number, PerRow, Scalar
 from budgetjax.online import span, support_set
 from budgetjax.online.learners import features

@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 
 from budgetjax import _checks, losses
-from budgetjax._pytree import leaf, static
+from budgetjax._record import leaf, static
 from budgetjax._shapes import Number
 from budgetjax.online.learner import Learner
 

@@ -5,8 +5,8 @@ from typing import NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from budgetjax import _checks, _pytree, losses
-from budgetjax._pytree import leaf, static
+from budgetjax import _checks, _record, losses
+from budgetjax._record import leaf, static
 from budgetjax._shapes import Number, Scalar
 from budgetjax.online import importance
 from budgetjax.online.ball import project_onto_ball, refresh_norm
@@ -14,7 +14,7 @@ from budgetjax.online.edits import rescale_factor
 from budgetjax.online.learner import Learner
 
 
-@_pytree.record
+@_record.record
 class Ball(NamedTuple):
     """The memory of the projection onto the ball `||w|| <= 1 / sqrt(lambda)`.
 

@@ -8,9 +8,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Integer
 
-from budgetjax import _checks, _pytree, losses
+from budgetjax import _checks, _record, losses
 from budgetjax._errors import ArgumentError
-from budgetjax._pytree import leaf, static
+from budgetjax._record import leaf, static
 from budgetjax._shapes import Number, PerRow, Scalar, Score
 from budgetjax.online import importance, span, support_set
 from budgetjax.online.edits import Edits, RankOneUpdate, entering_row
@@ -21,7 +21,7 @@ from budgetjax.online.state import State
 from budgetjax.online.support_set import Candidate
 
 
-@_pytree.record
+@_record.record
 class ProjectronMemory(NamedTuple):
     """What a Projectron remembers.
 

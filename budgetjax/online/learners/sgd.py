@@ -11,7 +11,7 @@ from jax.tree_util import Partial
 
 from budgetjax import _checks, losses
 from budgetjax._errors import ArgumentError
-from budgetjax._pytree import Function, leaf
+from budgetjax._record import Function, leaf
 from budgetjax._shapes import Number, Scalar, Score
 from budgetjax.online import importance
 from budgetjax.online.edits import rescale_factor, with_rescale

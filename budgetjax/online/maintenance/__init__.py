@@ -2,7 +2,7 @@
 
 import re
 
-from budgetjax import _pytree
+from budgetjax import _record
 from budgetjax.online.maintenance import measured, merging, projection, removal
 from budgetjax.online.maintenance.merging import Merge as Merge
 from budgetjax.online.maintenance.projection import Project as Project
@@ -19,7 +19,7 @@ def strategies() -> dict[str, type[Maintenance]]:
     public = {name for room in rooms for name in room.__all__}
     return {
         re.sub(r"\B(?=[A-Z])", "_", name).lower(): kind
-        for name, kind in sorted(_pytree.records.items())
+        for name, kind in sorted(_record.records.items())
         if issubclass(kind, Maintenance)
         and kind.is_complete()
         and (name in public or not kind.__module__.startswith("budgetjax."))

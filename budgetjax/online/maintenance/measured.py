@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Integer
 
 from budgetjax._errors import ArgumentError
-from budgetjax._pytree import leaf
+from budgetjax._record import leaf
 from budgetjax.kernels import Kernel
 from budgetjax.online.edits import Edits
 from budgetjax.online.maintenance.strategy import Maintenance

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from budgetjax import _checks, _sharding
-from budgetjax._pytree import static
+from budgetjax._record import static
 from budgetjax._shapes import Flag, Index, Mask, PerPair, PerRow, Scalar
 from budgetjax.kernels import Kernel
 from budgetjax.online import support_set

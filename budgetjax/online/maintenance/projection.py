@@ -8,7 +8,7 @@ import numpy as np
 
 from budgetjax import _checks
 from budgetjax._errors import ArgumentError
-from budgetjax._pytree import static
+from budgetjax._record import static
 from budgetjax.online import span, support_set
 from budgetjax.online.edits import (
     Edits,

@@ -7,9 +7,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Integer, Shaped
 
-from budgetjax import _checks, _pytree, losses
+from budgetjax import _checks, _record, losses
 from budgetjax._errors import names_errors
-from budgetjax._pytree import static
+from budgetjax._record import static
 from budgetjax._shapes import Scalar, Score
 from budgetjax.online import support_set
 from budgetjax.online.edits import Edits, entering_row
@@ -274,7 +274,7 @@ class RemoveFewestErrors(Maintenance):
         return dataclasses.replace(self, cache=cache)
 
 
-@_pytree.record
+@_record.record
 class Cache(NamedTuple):
     """The last examples that entered, as a ring buffer.
 

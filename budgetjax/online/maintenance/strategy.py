@@ -10,7 +10,7 @@ from jax.typing import ArrayLike
 
 from budgetjax import _checks
 from budgetjax._errors import ArgumentError, names_class, names_errors
-from budgetjax._pytree import Record, fields_of
+from budgetjax._record import Record, fields_of
 from budgetjax._shapes import Index, Scalar
 from budgetjax.kernels import Kernel
 from budgetjax.online.edits import Edits, check_candidate, check_edits, entering_row

@@ -51,9 +51,9 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Integer, Key
 
-from budgetjax import _checks, _pytree, models
+from budgetjax import _checks, _record, models
 from budgetjax._errors import names_errors
-from budgetjax._pytree import Name
+from budgetjax._record import Name
 from budgetjax.kernels import Kernel
 from budgetjax.models import KernelModel
 from budgetjax.solvers import training_set
@@ -63,7 +63,7 @@ from budgetjax.solvers.solver import Objective, Solver
 from budgetjax.solvers.training_set import Matrix, Scalar, Vector
 
 
-@_pytree.shown
+@_record.shown
 class State(NamedTuple):
     """The state of the solver on `n` examples; see `budgetjax.Solver`.
 

@@ -7,9 +7,9 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Array, Bool, Integer
 
-from budgetjax import _checks, _pytree, models
+from budgetjax import _checks, _record, models
 from budgetjax._errors import ArgumentError, names_errors
-from budgetjax._pytree import Name
+from budgetjax._record import Name
 from budgetjax.kernels import Kernel
 from budgetjax.models import KernelModel
 from budgetjax.solvers import training_set
@@ -30,7 +30,7 @@ POWER_ITERATIONS = 8
 ROUNDING = 4
 
 
-@_pytree.record
+@_record.record
 class Momentum(NamedTuple):
     """The memory of an accelerated projected gradient.
 
@@ -45,7 +45,7 @@ class Momentum(NamedTuple):
     curvature: Scalar
 
 
-@_pytree.shown
+@_record.shown
 class State(NamedTuple):
     """The state of the solver, which always satisfies all constraints; see `Solver`.
 

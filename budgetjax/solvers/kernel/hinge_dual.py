@@ -20,9 +20,9 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Integer, Key
 
-from budgetjax import _checks, _pytree, models
+from budgetjax import _checks, _record, models
 from budgetjax._errors import names_errors
-from budgetjax._pytree import Name, Static
+from budgetjax._record import Name, Static
 from budgetjax.kernels import Kernel
 from budgetjax.models import KernelModel
 from budgetjax.solvers import training_set
@@ -32,7 +32,7 @@ from budgetjax.solvers.solver import Objective, Solver
 from budgetjax.solvers.training_set import Matrix, Scalar, Vector
 
 
-@_pytree.shown
+@_record.shown
 class State(NamedTuple):
     """The state of a solver of the SVM on `n` examples; see `budgetjax.Solver`.
 

@@ -31,7 +31,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float
 
 from budgetjax import _checks
-from budgetjax._pytree import Record, leaf
+from budgetjax._record import Record, leaf
 from budgetjax.solvers.kernel import hinge_dual, water_level
 from budgetjax.solvers.training_set import Scalar, Vector
 

@@ -17,9 +17,9 @@ from jax.core import Tracer
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Integer
 
-from budgetjax import _checks, _pytree, kernels
+from budgetjax import _checks, _record, kernels
 from budgetjax._errors import ArgumentError, InputError, names_errors
-from budgetjax._pytree import Static
+from budgetjax._record import Static
 from budgetjax.kernels import Kernel
 from budgetjax.solvers import training_set
 from budgetjax.solvers.training_set import Matrix, Vector
@@ -35,7 +35,7 @@ MEBIBYTE = 2**20
 PRODUCT_BLOCK = 256
 
 
-@_pytree.record
+@_record.record
 class KernelRows(NamedTuple):
     """The known rows of the kernel matrix `K` of `n` examples.
 

@@ -8,9 +8,9 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Integer, Key
 
-from budgetjax import _checks, _pytree, models
+from budgetjax import _checks, _record, models
 from budgetjax._errors import ArgumentError, names_errors
-from budgetjax._pytree import Name, Static
+from budgetjax._record import Name, Static
 from budgetjax.kernels import Kernel
 from budgetjax.models import KernelModel
 from budgetjax.solvers import training_set
@@ -27,7 +27,7 @@ WET = 4
 BIAS_TOLERANCE = 1e-2
 
 
-@_pytree.shown
+@_record.shown
 class State(NamedTuple):
     """The state of the Stochastic Batch Perceptron; see `budgetjax.Solver`.
 

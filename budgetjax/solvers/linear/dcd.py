@@ -7,9 +7,9 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Integer, Key
 
-from budgetjax import _checks, _counters, _pytree
+from budgetjax import _checks, _counters, _record
 from budgetjax._errors import names_errors
-from budgetjax._pytree import Name
+from budgetjax._record import Name
 from budgetjax.models import LinearModel
 from budgetjax.raw_rows import RawRows
 from budgetjax.solvers.linear import patterns, rows
@@ -25,7 +25,7 @@ TOLERANCE = 0.03
 TOLERANCE_DECAY = 0.1
 
 
-@_pytree.shown
+@_record.shown
 class State(NamedTuple):
     """The state of the solver on `n` examples; see `budgetjax.Solver`.
 

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int32, Key, PyTree, UInt32
 
-from budgetjax import _pytree
+from budgetjax import _record
 from budgetjax.solvers.linear.rows import Rows, get, read_in_loop, set_at
 from budgetjax.solvers.training_set import Scalar, Vector
 
@@ -15,7 +15,7 @@ from budgetjax.solvers.training_set import Scalar, Vector
 MANY, RUN_BITS = 4096, 4
 
 
-@_pytree.record
+@_record.record
 class Order(NamedTuple):
     """The order of visits to some patterns, the first `number` of `indices`."""
 

@@ -7,9 +7,9 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Int32, Key
 
-from budgetjax import _checks, _pytree
+from budgetjax import _checks, _record
 from budgetjax._errors import names_errors
-from budgetjax._pytree import Name, Static
+from budgetjax._record import Name, Static
 from budgetjax.models import LinearModel
 from budgetjax.raw_rows import RawRows
 from budgetjax.solvers import training_set
@@ -20,7 +20,7 @@ from budgetjax.solvers.solver import Objective, Solver, objective_of_sum
 from budgetjax.solvers.training_set import Scalar, Vector
 
 
-@_pytree.shown
+@_record.shown
 class State(NamedTuple):
     """The state of the learner on `n` examples; see `budgetjax.Solver`.
 

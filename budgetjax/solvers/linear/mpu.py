@@ -10,9 +10,9 @@ import numpy as np
 from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Array, Bool, Float, Int32, Integer, Key
 
-from budgetjax import _checks, _counters, _pytree, models
+from budgetjax import _checks, _counters, _record, models
 from budgetjax._errors import ArgumentError, InputError, names_errors
-from budgetjax._pytree import Name
+from budgetjax._record import Name
 from budgetjax.kernels import Kernel
 from budgetjax.models import KernelModel, LinearModel
 from budgetjax.solvers.linear import patterns, rows
@@ -31,7 +31,7 @@ DELTA_PER_TOLERANCE = 0.1
 FLOAT32_TOLERANCE = 1e-2
 
 
-@_pytree.shown
+@_record.shown
 class State(NamedTuple):
     """The state of the learner on `n` examples; see `budgetjax.Solver`.
 

@@ -13,9 +13,9 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Integer
 
-from budgetjax import _checks, _pytree
+from budgetjax import _checks, _record
 from budgetjax._errors import ArgumentError, names_errors
-from budgetjax._pytree import Static
+from budgetjax._record import Static
 from budgetjax.kernels import Kernel, check_kernel
 from budgetjax.models import LinearModel
 from budgetjax.raw_rows import RawRows
@@ -35,7 +35,7 @@ from budgetjax.solvers.training_set import Matrix, Scalar, Vector
 LOSSES = ("hinge", "squared_hinge")
 
 
-@_pytree.record
+@_record.record
 class Problem(NamedTuple):
     """The properties of the patterns that a state holds.
 

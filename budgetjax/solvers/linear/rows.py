@@ -18,9 +18,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int32, Integer, Shaped
 
-from budgetjax import _checks, _pytree
+from budgetjax import _checks, _record
 from budgetjax._errors import ArgumentError, names_errors
-from budgetjax._pytree import Static
+from budgetjax._record import Static
 from budgetjax.raw_rows import RawRows, SparseMatrix
 from budgetjax.solvers import training_set
 from budgetjax.solvers.training_set import Matrix, Scalar, Vector
@@ -62,7 +62,7 @@ def read_in_loop(values: Shaped[Array, " size"], i: Integer[Array, ""]) -> Array
     )
 
 
-@_pytree.record
+@_record.record
 class DenseRows(NamedTuple):
     """Rows of an array."""
 
@@ -91,7 +91,7 @@ class DenseRows(NamedTuple):
         return get(self.values, i).astype(w.dtype)
 
 
-@_pytree.record
+@_record.record
 class SparseRows(NamedTuple):
     """Rows whose zeros are not stored; see `sparse_rows`.
 
@@ -162,7 +162,7 @@ class SparseRows(NamedTuple):
         return jax.lax.fori_loop(first, jnp.where(wanted, end, first), body, start)
 
 
-@_pytree.record
+@_record.record
 class ShortRows(NamedTuple):
     """Sparse rows of one length, at most `SHORT`, padded with zeros.
 
@@ -198,7 +198,7 @@ class ShortRows(NamedTuple):
         return get(self.values, i), get(self.indices, i)
 
 
-@_pytree.record
+@_record.record
 class KernelMatrix(NamedTuple):
     """Patterns in the feature space of a kernel, stored as their inner products.
 
