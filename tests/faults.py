@@ -83,7 +83,7 @@ FAULTS = (
     Fault("online", "online/learners/arow.py", "kept = 1 - self.drift", "kept = 1 + 0 * self.drift"),
     Fault("online", "online/learners/pegasos.py", "steps = 1 / (self.regularization.astype(t.dtype) * t)", "steps = 1 / (self.regularization.astype(t.dtype) * (t + 1))"),
     Fault("online", "online/learners/pegasos.py", "Ball(ball.unit / shrink * factor, squared_norm)", "Ball(ball.unit * factor, squared_norm)"),
-    Fault("online", "online/state.py", "return self.counts.seen[..., 1] + 1", "return self.counts.seen[..., 1]"),
+    Fault("online", "online/state.py", "return self.counts.seen.low + 1", "return self.counts.seen.low"),
     Fault("online", "online/engine.py", "average = average_before(block, new, loop.last, size)", "average = new.expansion.average"),
     Fault("online", "online/span.py", "RIDGE = 1e-3", "RIDGE = 1e-2"),
     # Maintenance.

@@ -3,9 +3,10 @@
 from typing import TYPE_CHECKING, NamedTuple
 
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Integer
+from jaxtyping import Array, Bool, Float
 
 from budgetjax import _counters, _record
+from budgetjax._counters import Words
 from budgetjax._shapes import Flag, Scalar
 
 if TYPE_CHECKING:
@@ -18,8 +19,7 @@ class Average(NamedTuple):
     """The memory of an average of iterates, in addition to the sums in the support set.
 
     Attributes:
-      start: the first round whose model is in the average, in words; see
-        `budgetjax._counters`.
+      start: the first round whose model is in the average.
       scale_sum: the sum of the scales since the sums were last brought up to date. A
         round that changes only the scale thus costs one addition.
       total: the number of rounds in the sums. It is halved together with them when
@@ -27,7 +27,7 @@ class Average(NamedTuple):
         rounds.
     """
 
-    start: Integer[Array, "*models two"]
+    start: Words
     scale_sum: Float[Array, "*models"]
     total: Float[Array, "*models"]
 
@@ -63,13 +63,11 @@ def fade(expansion: "Expansion") -> "Expansion":
     return expansion._replace(coefficients_and_sums=terms, average=average.fade())
 
 
-def covers(
-    expansion: "Expansion", seen: Integer[Array, "size two"]
-) -> Bool[Array, " size"]:
+def covers(expansion: "Expansion", seen: Words) -> Bool[Array, " size"]:
     """Which rounds are in the average, by the counters after each; all without one."""
     average = expansion.average
     if average is None:
-        return jnp.ones(seen.shape[0], bool)
+        return jnp.ones(seen.low.shape, bool)
     return _counters.reaches(seen, average.start)
 
 

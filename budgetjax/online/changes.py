@@ -222,7 +222,7 @@ def restart_average(state: State) -> State:
 @jax.jit
 def resume(state: State, other: State) -> State:
     """Another state of the learner, with the counters and the clock of this one."""
-    passed = state.counts.seen[1] - other.counts.seen[1]
+    passed = state.counts.seen.low - other.counts.seen.low
     expansion = other.expansion
     ages = jnp.where(expansion.mask, expansion.ages + passed, FREE)
     return other._replace(

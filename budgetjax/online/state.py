@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Integer, Shaped
 
 from budgetjax import _checks, _counters, _record, _sharding, kernels
-from budgetjax._counters import UNIT
+from budgetjax._counters import UNIT, Words
 from budgetjax._errors import ArgumentError, Named
 from budgetjax.kernels import Kernel
 from budgetjax.models import ModelBase
@@ -30,7 +30,7 @@ class BudgetError(Named, OverflowError):
 
 @_record.record
 class Counts(NamedTuple):
-    """What a model counts, each in two words; see `budgetjax._counters`.
+    """What a model counts.
 
     Attributes:
       seen: rounds so far.
@@ -38,9 +38,9 @@ class Counts(NamedTuple):
       updates: rounds that changed the model.
     """
 
-    seen: Integer[Array, "*models two"]
-    mistakes: Integer[Array, "*models two"]
-    updates: Integer[Array, "*models two"]
+    seen: Words
+    mistakes: Words
+    updates: Words
 
     @classmethod
     def of(cls, *values: int) -> "Counts":
@@ -58,7 +58,8 @@ class Counts(NamedTuple):
 
 def _show_counts(counts: Counts) -> str:
     """The counters as numbers, if they are known."""
-    arrays = all(isinstance(words, jax.Array | np.ndarray) for words in counts)
+    leaves = jax.tree.leaves(counts)
+    arrays = all(isinstance(word, jax.Array | np.ndarray) for word in leaves)
     if not arrays or _checks.is_traced(counts):
         return _record.record_repr(counts)
     numbers = (_record.value_repr(_counters.number(words)) for words in counts)
@@ -340,7 +341,7 @@ class State(Online):
     @property
     def age(self) -> Integer[Array, ""]:
         """The age of a support vector that enters in this round."""
-        return self.counts.seen[..., 1] + 1
+        return self.counts.seen.low + 1
 
     def _rebase_clock(self: Own) -> Own:
         """The state with room for 2^30 more rounds in its counters and ages.
@@ -350,7 +351,7 @@ class State(Online):
         """
         expansion = self.expansion
         counts = Counts(*map(_counters.normalized, self.counts))
-        passed = self.counts.seen[1] - counts.seen[1]
+        passed = self.counts.seen.low - counts.seen.low
         older = jnp.maximum(expansion.ages, -UNIT) - passed
         ages = jnp.where(expansion.mask, older, FREE)
         return self._replace(expansion=expansion._replace(ages=ages), counts=counts)

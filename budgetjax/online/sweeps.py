@@ -92,7 +92,7 @@ def sweep(
       ((4, 42), (8.0, 50))
     """
     driver.check_online(states)
-    shape = states.counts.seen.shape[:-1]
+    shape = states.counts.seen.low.shape
     if len(shape) != 1:
         raise ArgumentError(
             "states",

@@ -5,9 +5,10 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
-from jaxtyping import Array, Bool, Float, Integer, Key
+from jaxtyping import Array, Bool, Float, Key
 
 from budgetjax import _checks, _counters, _record
+from budgetjax._counters import Words
 from budgetjax._errors import names_errors
 from budgetjax._record import Name
 from budgetjax.models import LinearModel
@@ -45,7 +46,7 @@ class State(NamedTuple):
     coefficients: Vector
     upper: Scalar
     ridge: Scalar
-    visits: Integer[Array, " two"]
+    visits: Words
     is_stationary: Bool[Array, ""]
     order: Order
     bounds: Float[Array, " 2"]

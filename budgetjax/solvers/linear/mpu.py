@@ -8,9 +8,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike, DTypeLike
-from jaxtyping import Array, Bool, Float, Int32, Integer, Key
+from jaxtyping import Array, Bool, Float, Int32, Key
 
 from budgetjax import _checks, _counters, _record, models
+from budgetjax._counters import Words
 from budgetjax._errors import ArgumentError, InputError, names_errors
 from budgetjax._record import Name
 from budgetjax.kernels import Kernel
@@ -61,7 +62,7 @@ class State(NamedTuple):
     near: Scalar
     rounds: Int32[Array, " 2"]
     tally: Float[Array, " 2"]
-    visits: Integer[Array, " two"]
+    visits: Words
     is_stationary: Bool[Array, ""]
     key: Key[Array, ""]
     problem: Problem
