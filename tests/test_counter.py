@@ -85,7 +85,7 @@ def test_the_arithmetic_of_words_is_that_of_their_value():
     later = jax.vmap(lambda words: _counters.after(words, 3))(stacked)
     assert _counters.number(later).tolist() == [5, 10**12 + 10]
     # Of several rounds ahead at once.
-    ahead = _counters.after(few, np.arange(3, dtype=np.int32))
+    ahead = _counters.after(few, jnp.arange(3, dtype=jnp.int32))
     assert _counters.number(ahead).tolist() == [2, 3, 4]
     np.testing.assert_allclose(
         _counters.real(stacked, jnp.float32), [2, 10**12 + 7], rtol=1e-7
@@ -215,7 +215,7 @@ def test_the_moves_of_arow_are_counted_far_out(row):
 def test_ages_are_renewed_for_those_models_alone_whose_words_are_full():
     states = jax.vmap(lambda budget: start(budget=budget, capacity=3))(np.array([3, 3]))
     ages = jnp.array([[7, 5, FREE, FREE], [2**30 + 2, 7, -1, FREE]], jnp.int32)
-    words = jnp.array([[0, 9], [3, 2**30 + 4]], jnp.int32)
+    words = _counters.Words(jnp.int32([0, 3]), jnp.int32([9, 2**30 + 4]))
     states = _with_seen(states, words)
     states = states._replace(expansion=states.expansion._replace(ages=ages))
     settled = jax.vmap(State._rebase_clock)(states)
@@ -223,4 +223,4 @@ def test_ages_are_renewed_for_those_models_alone_whose_words_are_full():
         settled.expansion.ages, [[7, 5, FREE, FREE], [2, 7 - 2**30, -1 - 2**30, FREE]]
     )
     assert settled.num_seen.tolist() == states.num_seen.tolist()
-    assert settled.counts.seen.tolist() == [[0, 9], [4, 4]]
+    assert [word.tolist() for word in settled.counts.seen] == [[0, 4], [9, 4]]
