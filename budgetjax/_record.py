@@ -268,7 +268,7 @@ class Record:
             record(cls, name)
         fixed = [field.name for field in fields_of(cls) if _is_static(field)]
         names = [field.name for field in fields_of(cls) if not _is_static(field)]
-        leaves, statics = _getter(names), _getter(fixed)
+        leaves, fixed_parts = _getter(names), _getter(fixed)
         keys = tuple(map(jax.tree_util.GetAttrKey, names))
 
         def unflatten(values, leaves):
@@ -281,10 +281,10 @@ class Record:
             cls,
             lambda value: (
                 tuple(zip(keys, leaves(value), strict=True)),
-                statics(value),
+                fixed_parts(value),
             ),
             unflatten,
-            lambda one: (leaves(one), statics(one)),
+            lambda one: (leaves(one), fixed_parts(one)),
         )
 
     def __post_init__(self) -> None:

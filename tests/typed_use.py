@@ -22,9 +22,7 @@ assert_type(state, bj.State)
 assert_type(bj.step(state, X[0], 1), bj.State)
 assert_type(bj.run(state, X, y)[0], bj.State)
 print(state.num_mistaks)  # pyright: ignore
-print(state.learner.margn)  # pyright: ignore
 bj.Perceptron(margni=0.5)  # pyright: ignore
-bj.Pegasos(regularization="auto")  # pyright: ignore
 bj.Perceptron().init(bj.RBF(1.0), num_features=2, budgett=5)  # pyright: ignore
 bj.AROW().init(bj.RBF(1.0), num_features=2, budget="5")  # pyright: ignore
 

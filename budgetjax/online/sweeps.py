@@ -33,7 +33,7 @@ class Sweep(NamedTuple):
         of mistakes so far, or for regressors the mean squared error so far.
     """
 
-    states: Online
+    states: Any
     rounds: Integer[Array, " points"]
     errors: Float[Array, "models points"]
 
