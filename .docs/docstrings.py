@@ -61,6 +61,8 @@ class Docstrings(griffe.Extension):
 
     def on_package(self, *, pkg: griffe.Module, **_) -> None:
         for name in pkg["public"].members:
+            if name.startswith("_"):
+                continue
             target = pkg["public"][name].final_target
             if target.is_attribute and name == target.name:
                 pkg.set_member(name, _record(target))
