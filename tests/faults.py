@@ -141,7 +141,7 @@ FAULTS = (
     Fault("river", "river.py", "self._no_update_above = state.learner.no_update_above(state)", "self._no_update_above = 0.0"),
     Fault("river", "river.py", "needed = len(self._columns) + len(new)", "needed = len(new)"),
     Fault("cli", "cli/targets.py", "share = 100 * right / self.scored", "share = 100 * right / rows"),
-    Fault("shared", "_counters.py", "return jnp.stack([high + (low >> BITS), low & (UNIT - 1)], axis=-1)", "return jnp.stack([high, low & (UNIT - 1)], axis=-1)"),
+    Fault("shared", "_counters.py", "return Words(words.high + (words.low >> BITS), words.low & (UNIT - 1))", "return Words(words.high, words.low & (UNIT - 1))"),
     # The form of a table.
     Fault("forms", "estimators/forms.py", "is_alike = not nominal and has_one_scale(X)", "is_alike = has_one_scale(X)"),
     Fault("forms", "estimators/forms.py", "raw = [Form(factor=factor, width=features)]", "raw = [Form(width=features)]"),

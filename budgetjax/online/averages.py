@@ -1,17 +1,13 @@
 """The memory of averages of iterates, beside the coefficients of a support set."""
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from budgetjax import _counters, _record
 from budgetjax._counters import Words
-from budgetjax._shapes import Flag, Scalar
-
-if TYPE_CHECKING:
-    from budgetjax.online.edits import Edits
-    from budgetjax.online.support_set import Expansion
+from budgetjax._shapes import Scalar
 
 
 @_record.record
@@ -53,19 +49,8 @@ def add_to_sums(
     return jnp.concatenate([coefficients, sums + scale_sum * coefficients], axis=-1)
 
 
-def fade(expansion: "Expansion") -> "Expansion":
-    """The expansion with its sums ready for another round."""
-    average = expansion.average
-    if average is None:
-        return expansion
-    coefficients, sums = jnp.split(expansion.coefficients_and_sums, 2, axis=1)
-    terms = jnp.concatenate([coefficients, average.fade_factor * sums], axis=1)
-    return expansion._replace(coefficients_and_sums=terms, average=average.fade())
-
-
-def covers(expansion: "Expansion", seen: Words) -> Bool[Array, " size"]:
+def covers(average: Average | None, seen: Words) -> Bool[Array, " size"]:
     """Which rounds are in the average, by the counters after each; all without one."""
-    average = expansion.average
     if average is None:
         return jnp.ones(seen.low.shape, bool)
     return _counters.reaches(seen, average.start)
@@ -78,19 +63,6 @@ def after_idle(
     return average._replace(
         scale_sum=average.scale_sum + jnp.sum(jnp.where(counted, scales, 0))
     )
-
-
-def after_update(
-    average: Average | None, edits: "Edits", scale: Scalar, counted: Flag
-) -> tuple["Edits", Average | None]:
-    """The edits of a round, which bring the sums up to date, and the average after it.
-
-    `scale` is the one after the edits.
-    """
-    if average is None:
-        return edits, None
-    edits = edits._replace(scale_sum=average.scale_sum)
-    return edits, average._replace(scale_sum=jnp.where(counted, scale, 0))
 
 
 def after_block(

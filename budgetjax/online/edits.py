@@ -14,8 +14,9 @@ from jaxtyping import Array, Float
 
 from budgetjax import _platform
 from budgetjax._errors import ArgumentError
-from budgetjax._shapes import Index, PerRow, Scalar
+from budgetjax._shapes import Flag, Index, PerRow, Scalar
 from budgetjax.online import averages
+from budgetjax.online.averages import Average
 from budgetjax.online.slots import FREE, NOWHERE, put_rows, select
 from budgetjax.online.support_set import Candidate, Expansion
 
@@ -261,3 +262,26 @@ def with_rescale(expansion: Expansion, edits: Edits) -> tuple[Edits, Scalar]:
     rows, updates = tuple(map(rescale, rows)), tuple(map(rescale, updates))
     edits = Edits(rows, updates, edits.shrink, factor, edits.scale_sum)
     return edits, factor
+
+
+def fade(expansion: Expansion) -> Expansion:
+    """The expansion with its sums ready for another round."""
+    average = expansion.average
+    if average is None:
+        return expansion
+    coefficients, sums = jnp.split(expansion.coefficients_and_sums, 2, axis=1)
+    terms = jnp.concatenate([coefficients, average.fade_factor * sums], axis=1)
+    return expansion._replace(coefficients_and_sums=terms, average=average.fade())
+
+
+def with_sums(
+    average: Average | None, edits: Edits, scale: Scalar, counted: Flag
+) -> tuple[Edits, Average | None]:
+    """The edits of a round, which bring the sums up to date, and the average after it.
+
+    `scale` is the one after the edits.
+    """
+    if average is None:
+        return edits, None
+    edits = edits._replace(scale_sum=average.scale_sum)
+    return edits, average._replace(scale_sum=jnp.where(counted, scale, 0))

@@ -50,7 +50,15 @@ from budgetjax import _counters, _platform, _sharding, kernels, losses
 from budgetjax._errors import ArgumentError, names_errors
 from budgetjax._shapes import Examples, Flag, Index, PerExample, Scores, Targets
 from budgetjax.online import averages, support_set
-from budgetjax.online.edits import Edits, check_edits, no_edits, scale_after, write
+from budgetjax.online.edits import (
+    Edits,
+    check_edits,
+    fade,
+    no_edits,
+    scale_after,
+    with_sums,
+    write,
+)
 from budgetjax.online.lockstep import (
     any_model,
     select_loop,
@@ -204,7 +212,7 @@ def _prepare_block(
             raise ArgumentError("decay", wanted, f"shape {decay.shape}")
     # The decay before the first round is 0, up to a correction of the scale's rounding,
     # which waits for a round: examples of weight 0 change nothing.
-    expansion = averages.fade(state.expansion)
+    expansion = fade(state.expansion)
     scale = decayed_scale(expansion.scale, jnp.where(rounds_ahead[-1] > 0, decay[0], 0))
     state = state._replace(expansion=expansion._replace(scale=scale))
     seen = _counters.after(state.counts.seen, rounds_ahead[1:])
@@ -218,7 +226,7 @@ def _prepare_block(
         gram=gram,
         rounds_ahead=rounds_ahead,
         decay=decay,
-        in_average=present & averages.covers(expansion, seen),
+        in_average=present & averages.covers(expansion.average, seen),
         axis=axis,
     )
 
@@ -388,7 +396,7 @@ def _update(
         new, edits = check_edits("update", State, returned, given, given.expansion)
         _check_unchanged(new, given)
     scale = scale_after(scale, edits)
-    edits, average = averages.after_update(average, edits, scale, block.in_average[i])
+    edits, average = with_sums(average, edits, scale, block.in_average[i])
     new = new._replace(
         expansion=expansion._replace(scale=scale, average=average),
         counts=state.after(updates=1).counts,
