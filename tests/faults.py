@@ -45,7 +45,7 @@ ROOMS = {
     "probabilities": ("probabilities", "estimators"),
     "river": ("river",),
     "cli": ("cli",),
-    "values": ("values", "own_learner", "architecture", "counter"),
+    "values": ("values", "own_learner", "errors", "counter"),
     "shared": ("counter", "errors", "states", "datasets"),
 }
 

@@ -222,7 +222,7 @@ class Graph:
         """An operation on whole arrays."""
         before, _, reduced = kind.partition("reduce_")
         if not before and reduced in REDUCTIONS:
-            axes = self.axes(*params["axes"])
+            axes = self.axes(*map(int, params["axes"]))
             return self.add(REDUCTIONS[reduced], *given, axes, keepdims=0)
         match kind:
             case "reshape" | "squeeze":
