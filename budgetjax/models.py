@@ -436,7 +436,7 @@ def target_shape(model: Model) -> tuple[int, ...]:
     return (columns,) if columns > 1 else ()
 
 
-def target_dtype(state: State) -> np.dtype:
+def target_dtype(state: State | ModelBase) -> np.dtype:
     """The dtype of a state's targets: integers for several classes."""
     integers = num_columns(state) > 1 and not is_regressor(state)
     return np.dtype(np.int32 if integers else dtype_of(state))

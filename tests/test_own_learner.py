@@ -265,6 +265,7 @@ def test_another_learner_goes_on_with_what_is_remembered():
     ],
     ids=str,
 )
+@pytest.mark.usefixtures("as_installed")
 def test_a_learner_that_does_not_fit_a_state_is_refused(learner, says):
     with pytest.raises(ValueError, match=f"^with_learner: {says}"):
         bj.with_learner(empty(), learner)

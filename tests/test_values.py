@@ -166,6 +166,7 @@ def test_binding_a_bound_learner_changes_nothing():
         assert bj.equal(again, state.learner), kind
 
 
+@pytest.mark.usefixtures("as_installed")
 def test_a_state_takes_another_learner_of_the_same_memory():
     state = bj.Perceptron().init(KERNEL, num_features=2, budget=20)
     state, _ = bj.run(state, X[:50], Y[:50])
@@ -228,13 +229,15 @@ def test_variance_is_small_near_the_rows_and_1_far_from_them():
     labels = np.where(rows[:, 0] > 0, 1, -1)
     state, scores, told = bj.run(state, rows, labels, variance=True)
     assert scores.shape == told.shape == (200,)
-    near, far = bj.variance(state, [[0.1], [50.0]])
+    near, far = bj.variance(state, np.array([[0.1], [50.0]]))
     assert near < 0.1 < far == 1
     # It is that of the model before it has learned the row.
     assert told[0] == 1
     assert told[-1] < told[0]
     dense = _variance_by_hand(state, np.array([[0.1], [0.7]]))
-    np.testing.assert_allclose(bj.variance(state, [[0.1], [0.7]]), dense, atol=2e-4)
+    np.testing.assert_allclose(
+        bj.variance(state, np.array([[0.1], [0.7]])), dense, atol=2e-4
+    )
     stepped = bj.step(state, rows[0], labels[0])
     assert int(stepped.num_seen) == 201
 
@@ -250,6 +253,7 @@ def _variance_by_hand(state, X):
     return 1 - np.sum(p * (p @ certainty), axis=1)
 
 
+@pytest.mark.usefixtures("as_installed")
 def test_checks_of_every_class_run_and_fields_must_be_numbers():
     class Checked(bj.Learner):
         rate: float = 0.5
