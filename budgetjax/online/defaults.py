@@ -20,7 +20,7 @@ from budgetjax.online.learner import Learner
 from budgetjax.online.learners.arow import AROW
 from budgetjax.online.learners.pegasos import Pegasos
 from budgetjax.online.learners.sgd import SGD
-from budgetjax.online.maintenance import Maintenance, strategies
+from budgetjax.online.maintenance import strategies
 
 
 class Loss(NamedTuple):
@@ -100,9 +100,7 @@ class Choice(NamedTuple):
     refit_loss: str | Callable[..., Array]
 
 
-def learner_of(
-    given: Learner | str | None, num_classes: int | None, *, refits: bool
-) -> Learner:
+def learner_of(given: Any, num_classes: int | None, *, refits: bool) -> Learner:
     """The learner that a user gives; "auto" and None are the default one."""
     family = REGRESSOR if num_classes is None else CLASSIFIER
     if given is None or (isinstance(given, str) and given == "auto"):
@@ -117,15 +115,15 @@ def learner_of(
 
 
 def choose(
-    learner: Learner | str | None,
+    learner: Any,
     *,
     num_classes: int | None,
     num_outputs: int = 1,
     seed: int,
     refits: bool,
     loss: str | Callable[..., Array] | None = None,
-    maintenance: Maintenance | str | None = None,
-    average: bool | int = False,
+    maintenance: Any = None,
+    average: Any = False,
     vectors: Any = None,
 ) -> Choice:
     """The learner with these arguments of its `init`.
