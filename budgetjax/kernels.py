@@ -148,14 +148,14 @@ class Kernel(Record, abstract=True):
             raise ArgumentError("x and z", "have shape (d,)", got, kind)
         return self.gram(x[None], z[None])[0, 0]
 
-    def evaluate(self, x: Float[Array, " d"], z: Float[Array, " d"]) -> ArrayLike:
+    def evaluate(self, x: ArrayLike, z: ArrayLike) -> ArrayLike:
         """`k(x, z)` of two points of shape `(d,)`, floats, which are not checked."""
         return self.gram(x[None], z[None])[0, 0]
 
     def gram(
         self,
-        X: Float[ArrayLike, "n d"],
-        Z: Float[ArrayLike, "m d"],
+        X: ArrayLike,
+        Z: ArrayLike,
         X_squares: Float[Array, " n"] | None = None,
         Z_squares: Float[Array, " m"] | None = None,
     ) -> Float[Array, "n m"]:
@@ -173,7 +173,7 @@ class Kernel(Record, abstract=True):
         return jnp.asarray(jax.vmap(row, (0, None))(X, Z), dtype)
 
     def diag(
-        self, X: Float[ArrayLike, "n d"], squares: Float[Array, " n"] | None = None
+        self, X: ArrayLike, squares: Float[Array, " n"] | None = None
     ) -> Float[Array, " n"]:
         """`k(X[i], X[i])`, shape `(n,)`; `squares` are `||X[i]||^2`, if known."""
         X = _points(self, X)
