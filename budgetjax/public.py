@@ -5,8 +5,11 @@ Each is listed here alone, or, of kernels and strategies, in `__all__` of its mo
 `budgetjax` imports it when one of them is asked for.
 """
 
+from functools import partial as _partial
+
 from budgetjax import bounds as bounds
 from budgetjax import encoding as encoding
+from budgetjax import estimators as _estimators
 from budgetjax import losses as losses
 from budgetjax import stream as stream
 from budgetjax._compile_cache import cache_compiled_programs as cache_compiled_programs
@@ -101,14 +104,7 @@ from budgetjax.stream.model import CheckpointError as CheckpointError
 from budgetjax.stream.model import StreamError as StreamError
 from budgetjax.stream.model import StreamModel as StreamModel
 
-
-def _import_estimators() -> None:
-    """Imports all estimators, which register themselves for model files."""
-    from budgetjax import estimators
-
-    for name in estimators.__all__:
-        getattr(estimators, name)
-
-
-_names.import_estimators.append(_import_estimators)
+_names.import_estimator.update(
+    {name: _partial(getattr, _estimators, name) for name in _estimators.__all__}
+)
 _jax_export.register_types()

@@ -326,7 +326,9 @@ FORMS = ("state", "kernel model", "labelled", "one per class", "stream")
 def model_of(kind, form):
     """A model, rows and targets that it takes; None where there is no such model."""
     targets, given = KINDS[kind]
-    state = bj.SGD().init(KERNEL, average=True, **PARTS, **given)
+    given = dict(given)
+    learner = bj.SGD(loss=given.pop("loss", None))
+    state = learner.init(KERNEL, average=True, **PARTS, **given)
     state, _ = bj.run(state, X, targets)
     if form == "state":
         return state, X, targets

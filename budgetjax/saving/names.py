@@ -20,8 +20,8 @@ ESTIMATORS = "budgetjax.estimators"
 
 # Estimators by name; they register themselves when they are imported.
 estimators: dict[str, type] = {}
-# What imports them; `budgetjax.public`, which may, adds it.
-import_estimators: list[Callable[[], object]] = []
+# What imports those that are not imported yet; `budgetjax.public`, which may, sets it.
+import_estimator: dict[str, Callable[[], type]] = {}
 OPTAX_STATES = tuple(
     f"optax.{name}" for name, kind in vars(optax).items() if is_named_tuple(kind)
 )
@@ -121,7 +121,6 @@ def is_estimator(kind: type) -> bool:
 
 def estimator_of(name: str) -> Any:
     """The estimator of this name, or None."""
-    if name not in estimators:
-        for import_all in import_estimators:
-            import_all()
-    return estimators.get(name)
+    if name in estimators or name not in import_estimator:
+        return estimators.get(name)
+    return import_estimator[name]()
