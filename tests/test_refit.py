@@ -380,17 +380,14 @@ def test_the_penalty_of_the_best_held_out(loss, num_classes, exact, monkeypatch)
     best = penalties[int(np.argmin(costs))]
     assert best != penalties[0]
     # Landmarks are the same for all examples: no stream chooses others.
-    targets: dict[str, Any] = {}
-    if num_classes == 0:
-        targets["loss"] = optax.losses.squared_error
-    state = bj.Nystrom().init(
+    own = optax.losses.squared_error if num_classes == 0 else None
+    state = bj.Nystrom(loss=own).init(
         bj.RBF(GAMMA),
         num_features=D,
         budget=BUDGET,
         num_classes=num_classes or None,
         vectors=vectors(),
         dtype=jnp.float64,
-        **targets,
     )
     problem = {"weight": weight, "loss": loss, "seed": 5}
     monkeypatch.setattr(held_out, "LEEWAY", 0.0)

@@ -441,6 +441,7 @@ def test_grids_of_river_have_learners():
     assert float(found[1].state.learner.confidence) == 1
 
 
+@pytest.mark.usefixtures("as_installed")
 def test_a_learner_must_be_one_of_such_targets():
     for kind, wrong, text in (
         (BudgetedClassifier, "pegasos", "be 'auto', or one such as .*, got 'pegasos'"),
