@@ -58,11 +58,11 @@ class Counts(NamedTuple):
 
 def _show_counts(counts: Counts) -> str:
     """The counters as numbers, if they are known."""
-    leaves = jax.tree.leaves(counts)
-    arrays = all(isinstance(word, jax.Array | np.ndarray) for word in leaves)
+    words = [word for one in counts for word in one]
+    arrays = all(isinstance(word, jax.Array | np.ndarray) for word in words)
     if not arrays or _checks.is_traced(counts):
         return _record.record_repr(counts)
-    numbers = (_record.value_repr(_counters.number(words)) for words in counts)
+    numbers = (_record.value_repr(_counters.number(one)) for one in counts)
     pairs = zip(counts._fields, numbers, strict=True)
     return f"Counts({', '.join(f'{name}={number}' for name, number in pairs)})"
 
