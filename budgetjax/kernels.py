@@ -150,7 +150,7 @@ class Kernel(Record, abstract=True):
 
     def evaluate(self, x: ArrayLike, z: ArrayLike) -> ArrayLike:
         """`k(x, z)` of two points of shape `(d,)`, floats, which are not checked."""
-        return self.gram(x[None], z[None])[0, 0]
+        return self.gram(jnp.asarray(x)[None], jnp.asarray(z)[None])[0, 0]
 
     def gram(
         self,

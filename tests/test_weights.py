@@ -244,7 +244,7 @@ def fed(estimator, X, y, weight, chunk=100):
 
 
 def cloned(estimator, **more):
-    return type(estimator)(**estimator.get_params() | more)
+    return type(estimator)(**estimator.get_params(deep=False) | more)
 
 
 @pytest.mark.parametrize("kind", STREAMS)
