@@ -35,16 +35,15 @@ def test_shapes_are_as_written(checked):
     random = np.random.default_rng(0)
     X = random.normal(size=(60, 3)).astype(np.float32)
     y = np.where(X[:, 0] > 0, 1, -1).astype(np.int32)
-    state = bj.pegasos.init(bj.RBF(0.5), num_features=3, budget=10)
-    state, scores = bj.run(bj.pegasos, state, X, y)
+    state = bj.Pegasos().init(bj.RBF(0.5), num_features=3, budget=10)
+    state, scores = bj.run(state, X, y)
     assert scores.shape == (60,)
     assert bj.predict(bj.refit(state, X, y), X).shape == (60,)
     assert bj.predict(bj.solve(bj.smo, X, y, kernel=bj.RBF(0.5)).model, X).shape == (
         60,
     )
-    model = bj.fit_stream(
-        bj.arow, bj.arow.init(bj.RBF(0.5), num_features=3, budget=10), [(X, y)]
-    )
+    second = bj.AROW().init(bj.RBF(0.5), num_features=3, budget=10)
+    model = bj.fit_stream(second, [(X, y)])
     assert model.predict(X).shape == (60,)
     # The checker is on: a text is no array.
     with pytest.raises(jaxtyping.TypeCheckError, match="'length'"):
