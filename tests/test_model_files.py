@@ -258,7 +258,8 @@ class Estimator:
 @pytest.fixture
 def estimators(monkeypatch):
     """An estimator among those of the package."""
-    monkeypatch.setitem(names.estimators, "Estimator", Estimator)
+    monkeypatch.setattr(Estimator, "__module__", f"{names.ESTIMATORS}.online")
+    monkeypatch.setitem(names.import_estimator, "Estimator", lambda: Estimator)
 
 
 @pytest.mark.usefixtures("estimators")

@@ -12,13 +12,12 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from budgetjax import _checks, _compile_cache, estimators, models
+from budgetjax import _checks, _compile_cache, models
 from budgetjax._errors import ArgumentError, names_class
 from budgetjax._record import Record, fields_of
 from budgetjax.estimators import categories, inputs
 from budgetjax.estimators.inputs import Rows, Table, Weights
 from budgetjax.models import Labelled
-from budgetjax.saving import names
 
 Own = TypeVar("Own", bound="Estimator")
 # Rows to learn, their labels or targets, and their weights.
@@ -66,12 +65,6 @@ class Estimator(BaseEstimator):
 
     Compiled programs are kept on disk; see `budgetjax.cache_compiled_programs`.
     """
-
-    def __init_subclass__(cls) -> None:
-        super().__init_subclass__()
-        ours = cls.__module__.startswith(f"{names.ESTIMATORS}.")
-        if ours and cls.__name__ in estimators.__all__:
-            names.estimators[cls.__name__] = cls
 
     # Types of parameters are checked by `fit`, as scikit-learn asks, not by `__init__`.
     __no_type_check__ = True

@@ -18,9 +18,7 @@ from budgetjax.solvers.registry import by_name as solvers_by_name
 
 ESTIMATORS = "budgetjax.estimators"
 
-# Estimators by name; they register themselves when they are imported.
-estimators: dict[str, type] = {}
-# What imports those that are not imported yet; `budgetjax.public`, which may, sets it.
+# What imports each estimator by its name; `budgetjax.public`, which may, sets it.
 import_estimator: dict[str, Callable[[], type]] = {}
 OPTAX_STATES = tuple(
     f"optax.{name}" for name, kind in vars(optax).items() if is_named_tuple(kind)
@@ -116,11 +114,10 @@ def type_of(name: str) -> type | None:
 
 def is_estimator(kind: type) -> bool:
     """Whether this is an estimator of this package."""
-    return estimators.get(kind.__name__) is kind
+    ours = kind.__module__.startswith(f"{ESTIMATORS}.")
+    return ours and kind.__name__ in import_estimator
 
 
 def estimator_of(name: str) -> Any:
     """The estimator of this name, or None."""
-    if name in estimators or name not in import_estimator:
-        return estimators.get(name)
-    return import_estimator[name]()
+    return import_estimator[name]() if name in import_estimator else None
