@@ -3,7 +3,7 @@
 import re
 from typing import TypeVar
 
-from budgetjax import _checks, _record, online, solvers
+from budgetjax import _record, online, solvers
 from budgetjax._errors import ArgumentError, names_errors
 from budgetjax.kernels import Kernel
 from budgetjax.online.learner import Learner
@@ -89,9 +89,3 @@ def name_of(learner: type[Learner]) -> str:
 def by_name() -> dict[str, type[Learner]]:
     """All learners: those of this package, and those of `register`."""
     return {name_of(one): one for one in LEARNERS} | online.registered
-
-
-def look_up(name: object) -> type[Learner]:
-    """The learner of this name."""
-    more = "; budgetjax.register adds one of your own"
-    return _checks.look_up("learner", by_name(), name, more)
