@@ -343,12 +343,7 @@ def run_checked(
         starts = jnp.arange(0, n, size, dtype=jnp.int32)
         carry, *_ = _sharding.vary((state, scores), X, y, weights)
         (state, scores), _ = _platform.scan(body, carry, starts)
-    return state, models.squeeze_columns(scores) if keeps else nan_unless_finite(state)
-
-
-def nan_unless_finite(state: Online) -> Float[Array, ""]:
-    """0, or NaN if a number of the model is not finite."""
-    return state.check_value()
+    return state, models.squeeze_columns(scores) if keeps else state.check_value()
 
 
 def take_block(

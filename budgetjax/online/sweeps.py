@@ -144,7 +144,7 @@ def _summarise(
     rounds = jnp.cumsum(jnp.sum(present, axis=1, dtype=jnp.int32), dtype=jnp.int32)
     seen = jnp.maximum(rounds, 1).astype(dtype)
     errors = mistakes.astype(dtype) / seen[None]
-    is_finite = jnp.isfinite(jax.vmap(driver.nan_unless_finite)(states))
+    is_finite = jnp.isfinite(jax.vmap(lambda one: one.check_value())(states))
     return Sweep(states, rounds, errors), is_finite
 
 

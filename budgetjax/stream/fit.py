@@ -545,7 +545,7 @@ def _learn_rows(block_size: int, state: Online, batch: Batch) -> tuple[Online, A
     new, scores = driver.run_checked(state, X, y, weights, block_size, True)
     values = np.asarray(scores).reshape(len(X), -1).sum(axis=1)
     good = np.isfinite(values + np.asarray(driver.check_rows(state, X)))
-    if not np.all(good) or not np.isfinite(driver.nan_unless_finite(new)):
+    if not np.all(good) or not np.isfinite(new.check_value()):
         # A support vector with a finite score may make scores of later rows infinite.
         stop = min(int(np.argmin(np.append(good, False))) + 1, batch.rows)
         why = driver.explain_overflow(state, X[:stop], batch.first)
