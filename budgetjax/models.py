@@ -31,21 +31,20 @@ from budgetjax import (
     _forks,
     _half_precision,
     _record,
+    _rows,
     _sharding,
-    encoding,
-    labels,
     losses,
-    raw_rows,
-    scaling,
     scoring,
 )
 from budgetjax._errors import ArgumentError, names_errors
 from budgetjax._record import Name, Record
-from budgetjax.encoding import Encoding
+from budgetjax._rows import RawRows, SparseMatrix
 from budgetjax.kernels import Kernel, Mapped
-from budgetjax.raw_rows import RawRows, SparseMatrix
-from budgetjax.scaling import Scaling
 from budgetjax.scoring import squeeze_columns
+from budgetjax.tables import encoding, labels, scaling
+from budgetjax.tables.columns import as_matrix, column_names, to_dense
+from budgetjax.tables.encoding import Encoding
+from budgetjax.tables.scaling import Scaling
 
 
 @runtime_checkable
@@ -695,13 +694,13 @@ def training_rows(model: Labelled, X: RawRows, width: int = 0) -> np.ndarray:
 
 def _as_matrix(model: Labelled, X: Any) -> Any:
     if isinstance(model.scaling, Encoding) and encoding.has_names(model.scaling):
-        for name in raw_rows.column_names(X) or ():
+        for name in column_names(X) or ():
             if str(getattr(X[name], "dtype", "")) == "category":
                 wanted = f"have positions of names as numbers in column {name!r}"
                 raise ArgumentError("X", wanted, "categories").advised(
                     "the estimator itself takes names"
                 )
-    X = raw_rows.as_matrix(X, num_features(model), model.feature_names)
+    X = as_matrix(X, num_features(model), model.feature_names)
     return X if isinstance(X, SparseMatrix) else np.asarray(X)
 
 
@@ -711,7 +710,7 @@ def _densify(
     """Scaled or encoded dense rows."""
     scaling = model.scaling
     if isinstance(X, SparseMatrix):
-        X = raw_rows.to_dense(X, X.dtype if scaling else dtype_of(model))
+        X = to_dense(X, X.dtype if scaling else dtype_of(model))
     if isinstance(scaling, Encoding):
         return scaling.apply(X, dtype_of(model), first_row=first_row)
     return X if scaling is None else scaling.apply(X, dtype_of(model))
@@ -733,7 +732,7 @@ def score_rows(
         )
     if isinstance(model, LinearModel):
         return scoring.linear_scores(model.weights, model.bias, X, first_row, link)
-    rows = raw_rows.cast_rows(X, features, dtype_of(model))
+    rows = _rows.cast_rows(X, features, dtype_of(model))
     if isinstance(model, ModelBase) and not isinstance(model, State):
         scores = _score_each(model, rows)
         if not isinstance(scores, Tracer) and not np.all(np.isfinite(scores)):
@@ -786,7 +785,7 @@ def _score_in_blocks(model: Labelled, X: RawRows) -> np.ndarray:
     n, features = matrix.shape
     # Every device gets a block.
     devices, widest = shards.local_number, max(features, num_features(parts[0]))
-    size = devices * raw_rows.block_size(n // devices, widest)
+    size = devices * _rows.block_size(n // devices, widest)
     linear = isinstance(parts[0], LinearModel) and model.scaling is None
     blocks = []
     for start in range(0, max(1, n), size):
@@ -794,7 +793,7 @@ def _score_in_blocks(model: Labelled, X: RawRows) -> np.ndarray:
         length = rows.shape[0]
         if not linear:
             # The block goes to the device once, for all models.
-            dense = raw_rows.pad_rows(_densify(model, rows, start), size)
+            dense = _rows.pad_rows(_densify(model, rows, start), size)
             rows = shards.place(dense.astype(dtype_of(model)))
             rows = _checks.to_device(rows, dtype_of(model))
         scores = [

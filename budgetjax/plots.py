@@ -20,11 +20,13 @@ import numpy as np
 from jaxtyping import Float, Integer
 from numpy.typing import ArrayLike
 
-from budgetjax import _checks, encoding, models, raw_rows
+from budgetjax import _checks, models
 from budgetjax._errors import ArgumentError, names_errors
-from budgetjax.encoding import Encoding
-from budgetjax.labels import label_indices
-from budgetjax.raw_rows import RawRows
+from budgetjax._rows import RawRows
+from budgetjax.tables import encoding
+from budgetjax.tables.columns import as_matrix, find_column
+from budgetjax.tables.encoding import Encoding
+from budgetjax.tables.labels import label_indices
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -263,8 +265,8 @@ def partial_dependence(
     """
     features = models.num_features(model)
     names = models.as_labelled(model).feature_names
-    rows = np.asarray(raw_rows.as_matrix(X, features, names), np.float64)
-    at = raw_rows.find_column("column", column, names, features)
+    rows = np.asarray(as_matrix(X, features, names), np.float64)
+    at = find_column("column", column, names, features)
     known = rows[~np.isnan(rows[:, at]), at]
     if not len(known):
         raise ArgumentError("X", f"have values in column {column}", "none")
@@ -329,8 +331,7 @@ def features(
     names = whole.feature_names or tuple(f"feature {i + 1}" for i in range(number))
     chosen = range(number) if columns is None else columns
     numbers = [
-        raw_rows.find_column("column", one, whole.feature_names, number)
-        for one in chosen
+        find_column("column", one, whole.feature_names, number) for one in chosen
     ]
     curves = {at: partial_dependence(model, X, at, label=label) for at in numbers}
     if columns is None:
@@ -338,7 +339,7 @@ def features(
         numbers = largest[:SOME_COLUMNS]
     shares = {}
     if isinstance(encoder, Encoding):
-        rows = np.asarray(raw_rows.as_matrix(X, number, whole.feature_names))
+        rows = np.asarray(as_matrix(X, number, whole.feature_names))
         shares = dict(enumerate(encoding.importances(encoder, rows)))
     axes = _axes(axes)
     for i, at in enumerate(numbers):

@@ -8,7 +8,6 @@ Each is listed here alone, or, of kernels and strategies, in `__all__` of its mo
 from functools import partial as _partial
 
 from budgetjax import bounds as bounds
-from budgetjax import encoding as encoding
 from budgetjax import estimators as _estimators
 from budgetjax import losses as losses
 from budgetjax import stream as stream
@@ -78,7 +77,6 @@ from budgetjax.refitting.shard_rows import shard_rows as shard_rows
 from budgetjax.saving import names as _names
 from budgetjax.saving.model_files import load as load
 from budgetjax.saving.model_files import save as save
-from budgetjax.scaling import default_gamma as default_gamma
 from budgetjax.solvers.kernel import norms as norms
 from budgetjax.solvers.kernel.ball_sgd import ball_sgd as ball_sgd
 from budgetjax.solvers.kernel.budget_svm import budget_svm as budget_svm
@@ -103,6 +101,8 @@ from budgetjax.stream.fit import fit_stream as fit_stream
 from budgetjax.stream.model import CheckpointError as CheckpointError
 from budgetjax.stream.model import StreamError as StreamError
 from budgetjax.stream.model import StreamModel as StreamModel
+from budgetjax.tables import encoding as encoding
+from budgetjax.tables.scaling import default_gamma as default_gamma
 
 _names.import_estimator.update(
     {name: _partial(getattr, _estimators, name) for name in _estimators.__all__}

@@ -47,9 +47,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Float32, Shaped
 
-from budgetjax import _checks, _forks, models, scaling
+from budgetjax import _checks, _forks, models
 from budgetjax._errors import ArgumentError, names_class, names_errors, warn
-from budgetjax.encoding import Encoding
 from budgetjax.kernels import RBF, Kernel
 from budgetjax.models import Labelled
 from budgetjax.online import defaults, driver
@@ -61,6 +60,8 @@ from budgetjax.online.maintenance import Maintenance
 from budgetjax.online.state import State
 from budgetjax.refitting import calibration
 from budgetjax.scoring import squeeze_columns
+from budgetjax.tables import scaling
+from budgetjax.tables.encoding import Encoding
 
 with names_errors("budgetjax.river"):
     _checks.import_optional("river")

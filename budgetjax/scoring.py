@@ -12,10 +12,11 @@ from jax.sharding import NamedSharding, PartitionSpec
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Shaped
 
-from budgetjax import _checks, _sharding, kernels, labels, losses
+from budgetjax import _checks, _sharding, kernels, losses
+from budgetjax._errors import ArgumentError, names_errors
 from budgetjax._record import Name
+from budgetjax._rows import RawRows, RowStore, as_matrix, check_shape
 from budgetjax.kernels import Kernel
-from budgetjax.raw_rows import RawRows, RowStore, as_matrix, check_shape
 
 # Rows per block of scores: their kernel rows fit in a CPU's cache.
 PREDICTION_BLOCK = 1024
@@ -38,7 +39,7 @@ def apply_link(link: Name, scores: Values, classes: np.ndarray | None = None) ->
     if link == losses.EXP:
         made = np.exp(made) if isinstance(made, np.ndarray) else jnp.exp(made)
     else:
-        made = labels.labels_from_scores(made, classes)
+        made = labels_from_scores(made, classes)
     return made
 
 
@@ -180,3 +181,42 @@ def _apply_weights(
 def squeeze_columns(scores: Scores) -> Scores:
     """Scores, without the last axis if the model has one column."""
     return scores[..., 0] if scores.shape[-1] == 1 else scores
+
+
+@names_errors("predict")
+def labels_from_scores(
+    scores: Float[Array | np.ndarray, " n *classes"], classes: np.ndarray | None
+) -> Shaped[Array | np.ndarray, " n"]:
+    """The label of every row: of the larger score, or of the sign of a single one.
+
+    Without `classes`, labels are -1 and +1, or the index of the class.
+    """
+    numpy = np if isinstance(scores, np.ndarray) else jnp
+    binary = scores.ndim == 1
+    best = scores > 0 if binary else numpy.argmax(scores, axis=1)
+    if classes is None:
+        return (numpy.where(best, 1, -1) if binary else best).astype(np.int32)
+    if isinstance(scores, Tracer):
+        return _as_traced(classes)[best.astype(np.int32)]
+    return classes[np.asarray(best).astype(np.intp)]
+
+
+def format_labels(classes: np.ndarray | None) -> str:
+    """The first classes, for error messages."""
+    if classes is None:
+        return "none"
+    shown = ", ".join(repr(label) for label in classes[:10].tolist())
+    return shown + (", ..." if len(classes) > 10 else "")
+
+
+def _as_traced(classes: Any) -> Array:
+    """The labels as an array that JAX can index, if it holds them."""
+    if isinstance(classes, Tracer):
+        return classes
+    if classes.dtype.kind in "biuf":
+        held = classes.astype(jax.dtypes.canonicalize_dtype(classes.dtype))
+        if np.array_equal(held, classes):
+            return jnp.asarray(held)
+    expected = "be numbers that JAX holds, where rows are traced"
+    got = f"{format_labels(classes)}; take the largest of decision_function"
+    raise ArgumentError("the labels of the model", expected, got)

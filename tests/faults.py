@@ -123,14 +123,14 @@ FAULTS = (
     Fault("metric", "refitting/metric.py", "last = learned if judge(last)[0] > error else last", "last = last"),
     Fault("metric", "refitting/metric.py", "prior = PRIOR * scale**2 * prior", "prior = PRIOR * prior"),
     # Encoded columns.
-    Fault("encoding", "encoding.py", "numpy.where(is_last, 1 + BEYOND, 1),", "numpy.where(is_last, 1, 1),"),
-    Fault("encoding", "encoding.py", "codes = numpy.where(given == MISSING, 0, codes)", "codes = codes"),
-    Fault("encoding", "encoding.py", "return numpy.where(missing & lacks, MISSING, numbers)", "return numbers"),
-    Fault("encoding", "encoding.py", "more_digits = (centre - first_digits).astype(X.dtype)", "more_digits = 0 * first_digits"),
+    Fault("encoding", "tables/encoding.py", "numpy.where(is_last, 1 + BEYOND, 1),", "numpy.where(is_last, 1, 1),"),
+    Fault("encoding", "tables/encoding.py", "codes = numpy.where(given == MISSING, 0, codes)", "codes = codes"),
+    Fault("encoding", "tables/encoding.py", "return numpy.where(missing & lacks, MISSING, numbers)", "return numbers"),
+    Fault("encoding", "tables/encoding.py", "more_digits = (centre - first_digits).astype(X.dtype)", "more_digits = 0 * first_digits"),
     # Models, streams, files, estimators.
     Fault("models", "refitting/reduce.py", "kept = np.sort(np.argsort(-lengths, kind=\"stable\")[:size])", "kept = np.sort(np.argsort(lengths, kind=\"stable\")[:size])"),
     Fault("models", "refitting/reduce.py", "masses * (2 * codes - 1)", "2 * codes - 1"),
-    Fault("models", "scaling.py", "return float(2 / np.mean(np.minimum(distances, most)))", "return float(1 / np.mean(np.minimum(distances, most)))"),
+    Fault("models", "tables/scaling.py", "return float(2 / np.mean(np.minimum(distances, most)))", "return float(1 / np.mean(np.minimum(distances, most)))"),
     Fault("stream", "stream/reservoir.py", "draws = np.random.PCG64(self.seed).advance(self.num_rows)", "draws = np.random.PCG64(self.seed)"),
     Fault("stream", "stream/readers/libsvm_text.py", "first = 0 if zero_based else 1", "first = 1"),
     Fault("stream", "stream/checkpoints.py", "elif rows != self.batch_rows:", "elif False:"),
@@ -146,7 +146,7 @@ FAULTS = (
     Fault("forms", "estimators/forms.py", "is_alike = not nominal and has_one_scale(X)", "is_alike = has_one_scale(X)"),
     Fault("forms", "estimators/forms.py", "raw = [Form(factor=factor, width=features)]", "raw = [Form(width=features)]"),
     Fault("forms", "estimators/forms.py", "return bool(is_alike and least <= largest <= most)", "return bool(least <= largest <= most)"),
-    Fault("encoding", "encoding.py", 'raw_rows.find_column("nominal", one, names, rows.shape[1]) for one in nominal', 'raw_rows.find_column("nominal", one, names, rows.shape[1]) for one in nominal if isinstance(one, int)'),
+    Fault("encoding", "tables/encoding.py", 'find_column("nominal", one, names, rows.shape[1]) for one in nominal', 'find_column("nominal", one, names, rows.shape[1]) for one in nominal if isinstance(one, int)'),
     # Estimators that learn a stream, and their refit before a prediction.
     Fault("estimators", "estimators/online.py", "solved = model if reservoir is None else self._replay(model, reservoir)", "solved = model"),
     Fault("estimators", "estimators/online.py", "model=average_iterates(model.model) if averages else model.model", "model=model.model"),

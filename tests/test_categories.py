@@ -9,6 +9,7 @@ from budgetjax.estimators import (
     BudgetedKernelRegressor,
     categories,
 )
+from budgetjax.tables import columns
 
 pandas = pytest.importorskip("pandas")
 CITIES = np.array(["Rome", "Oslo", "Bern", "Kyiv"])
@@ -431,7 +432,7 @@ def test_lists_are_a_column_for_each_place(library):
     places = np.arange(12.0).reshape(4, 3)
     X = LIBRARIES[library]({"e": places.tolist(), "size": np.zeros(4)})
     spread = categories.spread_lists(X)
-    assert bj.raw_rows.column_names(spread) == ("e[0]", "e[1]", "e[2]", "size")
+    assert columns.column_names(spread) == ("e[0]", "e[1]", "e[2]", "size")
     np.testing.assert_array_equal(np.asarray(spread)[:, :3], places)
     plain = LIBRARIES[library]({"size": np.zeros(4)})
     assert categories.spread_lists(plain) is plain

@@ -45,10 +45,10 @@ from budgetjax.cli.sweep_command import _figure, _use_all_cores
 from budgetjax.online import importance, registry
 from budgetjax.refitting import training_data
 from budgetjax.saving import model_files
-from budgetjax.scaling import Scaling
 from budgetjax.solvers import one_versus_rest
 from budgetjax.solvers.registry import by_name as solvers_by_name
 from budgetjax.stream import batches, fit
+from budgetjax.tables.scaling import Scaling
 
 N, TESTED = 300, 60
 # Of a learner that is quick to compile; all models here share compiled programs.

@@ -12,7 +12,6 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 import budgetjax as bj
-from budgetjax.encoding import Encoding
 from budgetjax.estimators import (
     BudgetedKernelClassifier,
     BudgetedKernelRegressor,
@@ -22,6 +21,7 @@ from budgetjax.estimators import (
 from budgetjax.estimators.forms import Form
 from budgetjax.refitting import metric
 from budgetjax.refitting.held_out import Fold
+from budgetjax.tables.encoding import Encoding
 
 ROWS, BUDGET = 1200, 20
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import budgetjax as bj
-from budgetjax import encoding
+from budgetjax.tables import encoding
 
 from .reference import encoding as reference
 

@@ -33,6 +33,7 @@ from sklearn.utils.estimator_checks import estimator_checks_generator
 
 import budgetjax as bj
 from budgetjax import datasets, estimators, losses, models
+from budgetjax._rows import MIN_ROWS, block_size
 from budgetjax.estimators import (
     BudgetedKernelClassifier,
     BudgetedKernelRegressor,
@@ -45,7 +46,6 @@ from budgetjax.estimators import (
 )
 from budgetjax.estimators.online import Examples, learn
 from budgetjax.online import driver
-from budgetjax.raw_rows import MIN_ROWS, block_size
 from budgetjax.saving import model_files
 from budgetjax.stream.reservoir import Reservoir, default_size
 

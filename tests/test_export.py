@@ -18,10 +18,10 @@ from sklearn.preprocessing import StandardScaler
 from test_models import X, learned
 
 import budgetjax as bj
-from budgetjax import scaling
 from budgetjax.estimators import BudgetedKernelRegressor, SBPClassifier
 from budgetjax.exporting.predictor import outputs, predictor
 from budgetjax.refitting import calibration
+from budgetjax.tables import scaling
 
 # Raw rows: far from 0, on scales of their own; and times that float32 rounds off.
 RAW = (1000 + X * np.array([4.0, 30.0])).astype(np.float32)

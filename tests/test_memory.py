@@ -10,7 +10,7 @@ import scipy.sparse
 from compare import same
 
 import budgetjax as bj
-from budgetjax import _checks, raw_rows
+from budgetjax import _checks, _rows, models
 from budgetjax.estimators import (
     BudgetedKernelClassifier,
     BudgetedKernelRegressor,
@@ -22,6 +22,7 @@ from budgetjax.estimators import (
 )
 from budgetjax.online import driver
 from budgetjax.refitting import held_out, metric, training_data
+from budgetjax.tables.columns import to_dense, unpack
 
 # What a machine of tests has, too little for what a test asks for.
 LITTLE = 2**27
@@ -246,13 +247,12 @@ def texts(n=240, num_features=2**20, seed=0):
 def most_numbers(monkeypatch):
     """The largest number of values in dense rows so far, in a list."""
     found = [0]
-    to_dense = raw_rows.to_dense
 
     def counting(X, dtype):
         found[0] = max(found[0], int(np.prod(X.shape)))
         return to_dense(X, dtype)
 
-    for module in (raw_rows, inputs, held_out):
+    for module in (models, inputs, held_out):
         monkeypatch.setattr(module, "to_dense", counting)
     return found
 
@@ -294,7 +294,7 @@ def test_a_stream_keeps_sparse_rows_sparse(monkeypatch):
     for part in (slice(0, 40), slice(40, 100)):
         model.partial_fit(X[part], y[part], **more)
         small.partial_fit(X[part][:, columns], y[part], **more)
-    assert raw_rows.unpack(model._reservoir.rows().X).nnz == X.nnz
+    assert unpack(model._reservoir.rows().X).nnz == X.nnz
     found, wanted = (
         one.decision_function(rows)
         for one, rows in ((model, X), (small, X[:, columns]))
@@ -332,7 +332,7 @@ def test_a_metric_of_too_many_columns_is_refused(little):
 
 @pytest.mark.parametrize("sparse", [False, True])
 def test_blocks_of_wide_rows_have_fewer_rows(monkeypatch, sparse):
-    monkeypatch.setattr(raw_rows, "MOST_AT_ONCE", 2**14)
+    monkeypatch.setattr(_rows, "MOST_AT_ONCE", 2**14)
     X, y, columns = texts(200)
     X = X[:, columns[:256]]
     X = X if sparse else X.toarray()

@@ -27,7 +27,7 @@ from small_models import (
 
 import budgetjax as bj
 from budgetjax.models import class_labels, inverse_link
-from budgetjax.scaling import Scaling
+from budgetjax.tables.scaling import Scaling
 
 
 @functools.cache

@@ -17,7 +17,7 @@ from budgetjax.estimators import (
     SMOClassifier,
 )
 from budgetjax.refitting import calibration
-from budgetjax.scaling import Scaling
+from budgetjax.tables.scaling import Scaling
 
 random = np.random.default_rng(0)
 X = random.normal(size=(120, 3)).astype(np.float32)

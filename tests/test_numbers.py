@@ -9,9 +9,10 @@ import pytest
 from solving import KERNEL_SOLVERS, SOLVERS
 
 import budgetjax as bj
-from budgetjax import _counters, estimators, scaling
+from budgetjax import _counters, estimators
 from budgetjax.models import LinearModel
 from budgetjax.solvers.kernel import norms
+from budgetjax.tables import scaling
 
 
 def problem(n=100):

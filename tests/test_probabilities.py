@@ -10,7 +10,7 @@ from small_models import CLASSES, X, learned, regressor, streamed, y
 import budgetjax as bj
 from budgetjax.refitting import calibration, held_out, training_data
 from budgetjax.refitting.problem import Problem
-from budgetjax.scaling import Scaling
+from budgetjax.tables.scaling import Scaling
 
 N = len(X)
 

@@ -47,4 +47,4 @@ def test_shapes_are_as_written(checked):
     assert model.predict(X).shape == (60,)
     # The checker is on: a text is no array.
     with pytest.raises(jaxtyping.TypeCheckError, match="'length'"):
-        bj.raw_rows.pad_rows(X, "five")
+        bj._rows.pad_rows(X, "five")

@@ -18,13 +18,13 @@ from compare import FLOAT32, assert_same, mistakes
 from streams import LEARNERS, ROWS, cut, fit, identical, without_classes
 
 import budgetjax as bj
-from budgetjax import datasets, models, raw_rows
+from budgetjax import _rows, datasets, models
 from budgetjax.online import span
 from budgetjax.saving import model_files
-from budgetjax.scaling import Scaling, scale_warning, warn_unscaled
 from budgetjax.stream import Batches, batches
 from budgetjax.stream.fit import rescale_vectors
 from budgetjax.stream.model import MAX_POINTS, StreamModel, extend_curve
+from budgetjax.tables.scaling import Scaling, scale_warning, warn_unscaled
 
 N = 200
 
@@ -243,7 +243,7 @@ def test_predictions_are_of_raw_rows(row, monkeypatch):
         expected = bj.predict(model.state, model.scaling.apply(X))
         np.testing.assert_array_equal(model.predict(X), expected)
     # Many blocks, of which the last is padded, and none.
-    monkeypatch.setattr(raw_rows, "MIN_ROWS", 16)
+    monkeypatch.setattr(_rows, "MIN_ROWS", 16)
     np.testing.assert_allclose(model.decision_function(X), scores, 1e-4, 1e-4)
     np.testing.assert_allclose(model.decision_function(X[:3]), scores[:3], 1e-4, 1e-4)
     assert model.decision_function(X[:0]).shape == (0, *scores.shape[1:])

@@ -6,17 +6,18 @@ import numpy as np
 
 from budgetjax import estimators
 from budgetjax._errors import names_errors
+from budgetjax._rows import SparseMatrix
 from budgetjax.cli import reading
 from budgetjax.cli.learners import Job
-from budgetjax.encoding import Encoding
 from budgetjax.kernels import RBF, Mapped
-from budgetjax.labels import encode_labels
 from budgetjax.models import Labelled
 from budgetjax.online.learner import Learner
-from budgetjax.raw_rows import SparseMatrix, unpack
-from budgetjax.scaling import Scaling
 from budgetjax.stream.batches import cast_numbers
 from budgetjax.stream.reservoir import Reservoir, default_size, is_sparse
+from budgetjax.tables.columns import unpack
+from budgetjax.tables.encoding import Encoding
+from budgetjax.tables.labels import encode_labels
+from budgetjax.tables.scaling import Scaling
 
 
 class Choice(NamedTuple):

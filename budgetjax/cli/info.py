@@ -13,11 +13,11 @@ import budgetjax.public  # noqa: F401
 from budgetjax import models
 from budgetjax._record import value_repr
 from budgetjax.cli import reports, targets
-from budgetjax.encoding import Encoding
 from budgetjax.online.state import Online
 from budgetjax.saving import model_files, trees
 from budgetjax.saving.names import has_fields, is_estimator, parts_of
 from budgetjax.stream.model import StreamModel
+from budgetjax.tables.encoding import Encoding
 
 # A name, its text, and, if different, its value for programs.
 Line = tuple[str, str] | tuple[str, str, object]

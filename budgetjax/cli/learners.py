@@ -9,7 +9,7 @@ import click
 import jax
 import numpy as np
 
-from budgetjax import _checks, scaling
+from budgetjax import _checks
 from budgetjax._errors import ArgumentError, InputError, names_errors
 from budgetjax._record import fields_of
 from budgetjax.cli import options, reading, reports, targets
@@ -17,6 +17,7 @@ from budgetjax.online import defaults, registry
 from budgetjax.online.defaults import Choice
 from budgetjax.online.learner import Learner
 from budgetjax.stream.batches import Batches
+from budgetjax.tables import scaling
 
 State = TypeVar("State")
 # Settings that are not fields of a learner, but names: of a strategy, and of a loss.

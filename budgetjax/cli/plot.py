@@ -11,10 +11,10 @@ import numpy as np
 from budgetjax import _checks, plots
 from budgetjax._errors import names_errors
 from budgetjax.cli import options, reading, reports, targets
-from budgetjax.encoding import Encoding
 from budgetjax.refitting import calibration
 from budgetjax.saving import model_files
 from budgetjax.stream.model import StreamModel
+from budgetjax.tables.encoding import Encoding
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -12,19 +12,20 @@ import numpy as np
 
 # All records that a file may hold are known then.
 import budgetjax.public  # noqa: F401
-from budgetjax import _checks, models, raw_rows, stream
+from budgetjax import _checks, models, stream
 from budgetjax._errors import names_errors
+from budgetjax._rows import SparseMatrix
 from budgetjax.cli import reports
 from budgetjax.cli.options import STANDARD, Columns
 from budgetjax.cli.reports import join_values, with_count
 from budgetjax.models import Labelled
 from budgetjax.online import examples
-from budgetjax.raw_rows import SparseMatrix
 from budgetjax.refitting import calibration
 from budgetjax.saving import model_files
 from budgetjax.stream.batches import Batches
 from budgetjax.stream.readers import formats
 from budgetjax.stream.readers.columns import split_feature
+from budgetjax.tables.columns import check_columns
 
 # A file, several files, or a folder.
 Path = str | Sequence[str]
@@ -179,7 +180,7 @@ def open_for_model(
         known = column_names(path, columns)
         plain = [name for name in features if split_feature(name, known) is None]
         with names_errors(display_name(path)):
-            raw_rows.check_columns(plain, known)
+            check_columns(plain, known)
     source = open_source(
         path, columns, features=features, num_features=num_features, **more
     )

@@ -6,14 +6,12 @@ from typing import Any
 import click
 import numpy as np
 
-from budgetjax import scaling
 from budgetjax._errors import names_errors
+from budgetjax._rows import SparseMatrix
 from budgetjax.cli import learners, options, reading, reports, targets
 from budgetjax.cli.learners import Job
 from budgetjax.kernels import RBF
 from budgetjax.models import Labelled
-from budgetjax.raw_rows import SparseMatrix
-from budgetjax.scaling import Scaling
 from budgetjax.solvers.one_versus_rest import (
     CLASSIFIER_DEFAULTS,
     combine_models,
@@ -23,6 +21,8 @@ from budgetjax.solvers.one_versus_rest import (
 from budgetjax.solvers.registry import by_name as solvers_by_name
 from budgetjax.solvers.solver import Solver
 from budgetjax.stream.batches import cast_numbers
+from budgetjax.tables import scaling
+from budgetjax.tables.scaling import Scaling
 
 # Arguments of solvers that are not settings.
 OWN = (

@@ -10,6 +10,7 @@ import numpy as np
 
 from budgetjax import models, plots
 from budgetjax._errors import names_errors
+from budgetjax._rows import regroup
 from budgetjax.cli import options, reading, reports, targets
 from budgetjax.cli.learners import Job, name_of
 from budgetjax.cli.plot import draw
@@ -18,10 +19,9 @@ from budgetjax.kernels import RBF
 from budgetjax.online import sweeps
 from budgetjax.online.importance import SeenWeights
 from budgetjax.online.sweeps import Table
-from budgetjax.raw_rows import regroup
 from budgetjax.saving import model_files
-from budgetjax.scaling import Scaling
 from budgetjax.stream.batches import Batches
+from budgetjax.tables.scaling import Scaling
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -13,10 +13,10 @@ import numpy as np
 from budgetjax._errors import ArgumentError, names_errors
 from budgetjax.cli import reports
 from budgetjax.cli.options import BALANCED
-from budgetjax.labels import encode_labels
-from budgetjax.scaling import Scaling
 from budgetjax.stream import batches
 from budgetjax.stream.batches import Batches
+from budgetjax.tables.labels import encode_labels
+from budgetjax.tables.scaling import Scaling
 
 # More distinct numbers are probably targets of a regression.
 MANY_CLASSES = 100

@@ -10,7 +10,7 @@ from typing import Any
 import click
 import numpy as np
 
-from budgetjax import models, raw_rows
+from budgetjax import _rows, models
 from budgetjax._errors import names_errors
 from budgetjax.cli import (
     encoding_choice,
@@ -23,7 +23,6 @@ from budgetjax.cli import (
 from budgetjax.cli.encoding_choice import Choice
 from budgetjax.cli.learners import Job
 from budgetjax.cli.options import Columns, TrainOptions
-from budgetjax.encoding import Encoding
 from budgetjax.kernels import Mapped
 from budgetjax.losses import Loss
 from budgetjax.online import driver
@@ -36,6 +35,7 @@ from budgetjax.stream.fit import fit_stream
 from budgetjax.stream.model import StreamModel
 from budgetjax.stream.readers import formats
 from budgetjax.stream.reservoir import default_size
+from budgetjax.tables.encoding import Encoding
 
 # The least points of the learning curve of a file that is long enough for so many
 # batches.
@@ -210,7 +210,7 @@ def _fit_stream(job: Job, state: State, columns: Choice) -> tuple[StreamModel, f
         fill_missing=job.fills and columns.standardise,
         encode=columns.encoding,
         reservoir=None if has_model else default_size(state.num_features),
-        batch_rows=max(min(usual, size), raw_rows.MIN_ROWS),
+        batch_rows=max(min(usual, size), _rows.MIN_ROWS),
         block_size=driver.PLAIN_SCAN if has_model else None,
         progress=job.progress,
         checkpoint=training.checkpoint,

@@ -8,8 +8,9 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from jaxtyping import Float, Integer, Shaped
 
-from budgetjax import _names, raw_rows
+from budgetjax import _names
 from budgetjax._errors import ArgumentError, warn
+from budgetjax.tables.columns import column_names
 
 # The names of the categories of every such column, in alphabetical order.
 Categories: TypeAlias = Mapping[str, Shaped[np.ndarray, " categories"]]
@@ -139,7 +140,7 @@ def spread_lists(X: Any) -> Any:
     Raises:
       ValueError: if lists of a column differ in length, or one is missing.
     """
-    names = raw_rows.column_names(X) or ()
+    names = column_names(X) or ()
     if len(set(names)) < len(names):
         # What needs names refuses these.
         return X
@@ -253,7 +254,7 @@ def _are_numbers(names: Iterable[str]) -> bool:
 
 def _column_names(X: Any) -> tuple[str, ...] | None:
     """The names of the columns, each once; None where they have none."""
-    names = raw_rows.column_names(X)
+    names = column_names(X)
     for name, count in Counter(names or ()).items():
         if count > 1:
             raise ArgumentError(

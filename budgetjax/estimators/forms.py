@@ -7,13 +7,14 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from budgetjax import encoding, models, scaling
-from budgetjax.encoding import Encoding
+from budgetjax import models
 from budgetjax.estimators import inputs
 from budgetjax.estimators.inputs import EncodedRows, Features, Rows, Sample
 from budgetjax.kernels import Mapped
 from budgetjax.models import Labelled
 from budgetjax.refitting import refit
+from budgetjax.tables import encoding, scaling
+from budgetjax.tables.encoding import Encoding
 
 # What to try on a table: bins per column, the factor of the default gamma, and how many
 # values of a column may have an edge each. No bins are standardised columns whose

@@ -17,15 +17,18 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.sparsefuncs import csc_median_axis_0, mean_variance_axis
 from sklearn.utils.validation import _check_sample_weight
 
-from budgetjax import _checks, models, scaling
+from budgetjax import _checks, models
 from budgetjax._errors import ArgumentError
-from budgetjax.encoding import Encoding
+from budgetjax._rows import SparseMatrix
 from budgetjax.kernels import Kernel
-from budgetjax.labels import format_labels, label_indices
 from budgetjax.models import Labelled
 from budgetjax.online import defaults
-from budgetjax.raw_rows import SparseMatrix, to_dense
-from budgetjax.scaling import Scaling
+from budgetjax.scoring import format_labels
+from budgetjax.tables import scaling
+from budgetjax.tables.columns import to_dense
+from budgetjax.tables.encoding import Encoding
+from budgetjax.tables.labels import label_indices
+from budgetjax.tables.scaling import Scaling
 
 
 @runtime_checkable

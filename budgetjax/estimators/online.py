@@ -9,9 +9,9 @@ import numpy as np
 from jaxtyping import Float, Int, Shaped
 from sklearn.utils import check_random_state
 
-from budgetjax import _checks, _progress, _record, models, raw_rows
+from budgetjax import _checks, _progress, _record, _rows, models
 from budgetjax._errors import names_class
-from budgetjax.encoding import Encoding
+from budgetjax._rows import pad_rows, rows_at_once
 from budgetjax.estimators import inputs
 from budgetjax.estimators.base import Estimator
 from budgetjax.estimators.forms import FEWEST_TO_BIN, Form
@@ -33,10 +33,11 @@ from budgetjax.online.learner import Learner
 from budgetjax.online.maintenance import Maintenance
 from budgetjax.online.state import State
 from budgetjax.online.support_set import Expansion
-from budgetjax.raw_rows import pad_rows, rows_at_once
 from budgetjax.refitting import held_out, newton, training_data
 from budgetjax.stream.batches import Batches
 from budgetjax.stream.reservoir import Reservoir, default_size
+from budgetjax.tables.columns import pack, unpack
+from budgetjax.tables.encoding import Encoding
 
 # The minimum number of rows that the refit pads to.
 FEWEST_TO_REFIT = 256
@@ -444,7 +445,7 @@ class OnlineEstimator(Estimator):
         first, waiting = not self.__sklearn_is_fitted__(), self._waiting
         if first or waiting is not None:
             seed = waiting.seed if waiting else self._draw_seed()[0]
-            given = Waiting(raw_rows.pack(prepared[0]), *prepared[1:], seed)
+            given = Waiting(pack(prepared[0]), *prepared[1:], seed)
             more = given if waiting is None else _join(waiting, given)
             if len(more.y) < FEWEST_TO_START:
                 self._wait(more, prepared, first=first)
@@ -520,7 +521,7 @@ class OnlineEstimator(Estimator):
     ) -> tuple[Labelled, Features, Shaped[np.ndarray, "n ..."], Any]:
         """A model of nothing yet, with the first rows, their targets, what was seen."""
         packed, y, weights, labels, seed = waiting
-        X = raw_rows.unpack(packed)
+        X = unpack(packed)
         refits = self._check_refit(X.shape[1])
         targets, labels, seen = self._encode_part(y, weights, labels, None)
         form = self._form_of_stream(X)
@@ -640,7 +641,7 @@ class OnlineEstimator(Estimator):
     def _replay(self, model: Labelled, sample: Reservoir) -> Labelled:
         """The model after a replay of the sample, in random order, and the refit."""
         packed, y, weights, _ = sample.rows()
-        X = raw_rows.unpack(packed)
+        X = unpack(packed)
         if not len(y):
             return model
         # Labels are kept in the form that the learner takes.
@@ -671,10 +672,10 @@ class OnlineEstimator(Estimator):
 
 def _join(waiting: Waiting, more: Waiting) -> Waiting:
     """The first rows of a stream, and the next ones."""
-    X = inputs.join(raw_rows.unpack(waiting.X), raw_rows.unpack(more.X))
+    X = inputs.join(unpack(waiting.X), unpack(more.X))
     y = np.concatenate([waiting.y, more.y])
     weights = np.concatenate([waiting.weights, more.weights])
-    return waiting._replace(X=raw_rows.pack(X), y=y, weights=weights)
+    return waiting._replace(X=pack(X), y=y, weights=weights)
 
 
 def learn(
@@ -689,7 +690,7 @@ def learn(
     """The state after the examples in this order, in parts of this size."""
     X, origin, targets, weights = examples
     dtype = np.dtype(state.dtype)
-    size = rows_at_once(size or raw_rows.block_size(*X.shape), X.shape[1])
+    size = rows_at_once(size or _rows.block_size(*X.shape), X.shape[1])
     for start in range(0, len(order), size):
         numbers = order[start : start + size]
         rows = pad_rows(inputs.dense(X[numbers], dtype, origin), size)

@@ -10,7 +10,7 @@ from jaxtyping import Array, Float
 from numpy.typing import ArrayLike
 from sklearn.base import RegressorMixin
 
-from budgetjax import _checks, _record, losses, models, scaling
+from budgetjax import _checks, _record, losses, models
 from budgetjax._errors import ArgumentError, names_class
 from budgetjax.estimators.forms import FINER, TRIED_FOR_NUMBERS
 from budgetjax.estimators.inputs import Rows, Table, Weights
@@ -20,6 +20,7 @@ from budgetjax.models import Labelled
 from budgetjax.online import defaults
 from budgetjax.online.state import State
 from budgetjax.refitting import training_data
+from budgetjax.tables import scaling
 
 # In a stream, the maximum slope of a loss that does not depend on the error alone.
 STEEPEST = 5.0

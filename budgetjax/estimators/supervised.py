@@ -13,18 +13,8 @@ from numpy.typing import ArrayLike
 from sklearn.base import clone
 from sklearn.utils import assert_all_finite
 
-from budgetjax import (
-    _checks,
-    _counters,
-    _progress,
-    encoding,
-    kernels,
-    losses,
-    models,
-    scaling,
-)
+from budgetjax import _checks, _counters, _progress, kernels, losses, models
 from budgetjax._errors import ArgumentError
-from budgetjax.encoding import Encoding
 from budgetjax.estimators import categories, forms, inputs, online
 from budgetjax.estimators.base import SetByFit
 from budgetjax.estimators.categories import Categories
@@ -55,7 +45,9 @@ from budgetjax.online.maintenance import Maintenance
 from budgetjax.refitting import held_out
 from budgetjax.refitting.adam import EPOCHS
 from budgetjax.refitting.refit import Draft, check_metric, start_refit
-from budgetjax.scaling import Scaling
+from budgetjax.tables import encoding, scaling
+from budgetjax.tables.encoding import Encoding
+from budgetjax.tables.scaling import Scaling
 
 # A refit stops when a step would gain less than this fraction of the objective. Smaller
 # values took twice as long, and changed no accuracy by more than 0.1 points.

@@ -9,14 +9,15 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from budgetjax import encoding, losses, models
+from budgetjax import losses, models
 from budgetjax._errors import ArgumentError
-from budgetjax.encoding import Encoding
 from budgetjax.kernels import Kernel, Linear, Mapped
-from budgetjax.labels import format_labels
 from budgetjax.models import KernelModel, LinearModel
 from budgetjax.refitting import calibration
-from budgetjax.scaling import Scaling
+from budgetjax.scoring import format_labels
+from budgetjax.tables import encoding
+from budgetjax.tables.encoding import Encoding
+from budgetjax.tables.scaling import Scaling
 
 Result = TypeVar("Result")
 # Rows are float64 if rounding would change them by more than this fraction of their

@@ -21,11 +21,11 @@ from budgetjax import (
     scoring,
 )
 from budgetjax._errors import ArgumentError, names_errors
+from budgetjax._rows import cast_rows
 from budgetjax._shapes import Examples, Index, PerExample, Targets
 from budgetjax.kernels import Kernel
 from budgetjax.online import examples
 from budgetjax.online.state import Kind, Online, State
-from budgetjax.raw_rows import cast_rows
 
 # Rows of a short stream to learn at once, one program for any number of rows, and the
 # examples per block there: the plain scan of `step` compiles in 0.8 seconds, and longer

@@ -9,7 +9,7 @@ from jaxtyping import Array, Float, Shaped
 
 from budgetjax import _checks, losses, models
 from budgetjax._errors import ArgumentError
-from budgetjax.raw_rows import cast_rows
+from budgetjax._rows import cast_rows
 
 
 def check_stream(

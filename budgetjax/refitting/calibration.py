@@ -17,8 +17,8 @@ from numpy.typing import ArrayLike
 
 from budgetjax import _checks, losses, models
 from budgetjax._errors import ArgumentError, names_errors
+from budgetjax._rows import RawRows
 from budgetjax.models import Given, Labelled, Model, Scores
-from budgetjax.raw_rows import RawRows
 
 # The smallest factor, divided by the largest difference of scores. Even uninformative
 # scores keep their order.

@@ -16,8 +16,8 @@ from budgetjax.kernels import Kernel
 from budgetjax.models import KernelModel, Labelled
 from budgetjax.refitting.adam import apply_slopes
 from budgetjax.refitting.moving_vectors import unit_of
-from budgetjax.scaling import Scaling
 from budgetjax.scoring import squeeze_columns
+from budgetjax.tables.scaling import Scaling
 
 # A vector is in the span of others if its squared residual is below this fraction.
 IN_SPAN = 1e-5

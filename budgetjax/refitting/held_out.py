@@ -11,14 +11,15 @@ from jax.tree_util import Partial
 from jaxtyping import Array, Float, Shaped
 
 from budgetjax import losses, models
+from budgetjax._rows import pad_rows, rows_at_once
 from budgetjax._sharding import Shards
 from budgetjax.online import driver, importance
-from budgetjax.raw_rows import pad_rows, rows_at_once, to_dense, unpack
 from budgetjax.refitting import calibration, moving_vectors, newton, training_data
 from budgetjax.refitting.newton import Basis
 from budgetjax.refitting.problem import Problem
 from budgetjax.refitting.training_data import Block
 from budgetjax.stream.reservoir import Reservoir, Rows, default_size, is_sparse
+from budgetjax.tables.columns import to_dense, unpack
 
 # A function from rows to the scores of one or more models.
 Scores = Callable[[np.ndarray], Any]

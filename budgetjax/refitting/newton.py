@@ -26,13 +26,14 @@ import numpy as np
 from jax.tree_util import Partial
 from jaxtyping import Array, Float, Integer, PyTree
 
-from budgetjax import _checks, encoding, kernels
+from budgetjax import _checks, kernels
 from budgetjax._sharding import Shards
 from budgetjax.kernels import Kernel
 from budgetjax.online import support_set
 from budgetjax.online.support_set import Expansion
 from budgetjax.refitting import training_data
 from budgetjax.refitting.training_data import Block
+from budgetjax.tables import encoding
 
 # The number of examples whose outer products one matrix product sums.
 CHUNK = 128

@@ -8,9 +8,9 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from budgetjax import losses, models
-from budgetjax.encoding import Coder, write_codes
 from budgetjax.refitting.newton import Basis
 from budgetjax.refitting.training_data import Block, Units
+from budgetjax.tables.encoding import Coder, write_codes
 
 
 class Problem(NamedTuple):

@@ -11,9 +11,9 @@ from jaxtyping import Float, Int32
 
 from budgetjax import _checks, models
 from budgetjax._errors import ArgumentError, names_errors
+from budgetjax._rows import RawRows
 from budgetjax.kernels import Mapped
 from budgetjax.models import KernelModel, Labelled, Model
-from budgetjax.raw_rows import RawRows
 
 
 @overload

@@ -12,9 +12,8 @@ from jax.tree_util import Partial
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float
 
-from budgetjax import _checks, _progress, _sharding, losses, models, scaling
+from budgetjax import _checks, _progress, _sharding, losses, models
 from budgetjax._errors import ArgumentError, names_errors, warn
-from budgetjax.encoding import Coder
 from budgetjax.models import Given, KernelModel
 from budgetjax.online import driver, span
 from budgetjax.online.changes import restart_average, resume
@@ -26,6 +25,8 @@ from budgetjax.refitting.held_out import Fold, Judged
 from budgetjax.refitting.newton import Basis
 from budgetjax.refitting.problem import Problem
 from budgetjax.refitting.training_data import Block, Units
+from budgetjax.tables import scaling
+from budgetjax.tables.encoding import Coder
 
 # The default relative gain at which a problem counts as solved.
 TOLERANCE = 1e-5

@@ -9,13 +9,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from budgetjax import encoding, models, scaling
+from budgetjax import models
 from budgetjax._errors import ArgumentError, places_errors
+from budgetjax._rows import pad_rows, regroup, rows_at_once
 from budgetjax._sharding import Shards
-from budgetjax.encoding import Coder
 from budgetjax.online import examples
-from budgetjax.raw_rows import pad_rows, regroup, rows_at_once
 from budgetjax.stream.batches import Batches, order_columns
+from budgetjax.tables import encoding, scaling
+from budgetjax.tables.encoding import Coder
 
 # Examples per block: enough for matrix products, few compared to the data.
 BLOCK = 4096

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int32, Shaped
 
-from budgetjax.labels import format_labels
-from budgetjax.raw_rows import RawRows
+from budgetjax._rows import RawRows
+from budgetjax.scoring import format_labels
 from budgetjax.solvers.solver import Model, Solution, Solver, State, solve
 
 # Arguments per solver for which `init` and `solve` have no default for classifiers.

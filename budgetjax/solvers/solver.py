@@ -24,7 +24,7 @@ from jaxtyping import Array, Float, Shaped
 from budgetjax import _checks, _progress, _record, _sharding, models
 from budgetjax._errors import ArgumentError, names_errors
 from budgetjax._record import Name
-from budgetjax.raw_rows import RawRows
+from budgetjax._rows import RawRows
 from budgetjax.solvers.training_set import Scalar, Vector
 
 # Let an editor know the arguments of an `init`, the fields of states and models, and

@@ -10,8 +10,8 @@ from jaxtyping import Array, Float, Integer, Key
 
 from budgetjax import _checks, kernels
 from budgetjax._errors import ArgumentError
+from budgetjax._rows import RawRows
 from budgetjax.kernels import Kernel, check_kernel
-from budgetjax.raw_rows import RawRows
 
 # A number; one number per example, shape `(n,)`; the examples, shape `(n, d)`.
 Scalar = Float[Array, ""]

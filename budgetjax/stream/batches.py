@@ -11,9 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import DTypeLike
 
-from budgetjax import _checks, raw_rows
+from budgetjax import _checks, _rows
 from budgetjax._errors import ArgumentError, names_errors, places_errors
-from budgetjax.raw_rows import SparseMatrix
+from budgetjax._rows import SparseMatrix
+from budgetjax.tables import columns as table_columns
 
 # Bytes per batch: small compared to the data, large enough to hide the overhead.
 BATCH_BYTES = 4 * 2**20
@@ -160,7 +161,7 @@ def regroup(
             row += len(y)
 
     with names_errors(source_name(batches)):
-        yield from raw_rows.regroup(pieces(), rows)
+        yield from _rows.regroup(pieces(), rows)
 
 
 def source_name(batches: object) -> str:
@@ -174,7 +175,7 @@ def order_columns(batches: Batches, known: tuple[str, ...] | None) -> Batches:
     if known is None or names in (None, known):
         return batches
     with names_errors(batches.name):
-        raw_rows.check_columns(known, names)
+        table_columns.check_columns(known, names)
     at = [names.index(one) for one in known]
     return dataclasses.replace(
         batches,
@@ -208,7 +209,7 @@ def _check_shapes(
     X, y, weight = _split_batch(i, batch)
     y = coerce_targets(y, row, outputs)
     with places_errors(f"batch {i}, from row {row} on"):
-        X = raw_rows.order_columns(names, X)
+        X = table_columns.order_columns(names, X)
         sparse = isinstance(X, SparseMatrix)
         X = X.tocsr() if sparse else np.asarray(_checks.array("X", X))
         if len(X.shape) != 2 or X.shape[0] != len(y):

@@ -26,13 +26,11 @@ from budgetjax._errors import (
     places_errors,
     warn,
 )
-from budgetjax.encoding import Encoding
-from budgetjax.labels import format_labels
+from budgetjax._rows import pad_rows
 from budgetjax.models import Labelled
 from budgetjax.online import driver, examples
 from budgetjax.online.state import Online, State
-from budgetjax.raw_rows import column_names, pad_rows
-from budgetjax.scaling import Scaling, scale_warning
+from budgetjax.scoring import format_labels
 from budgetjax.stream import batches as source
 from budgetjax.stream import checkpoints
 from budgetjax.stream.batches import Batches
@@ -44,6 +42,9 @@ from budgetjax.stream.model import (
     extend_curve,
 )
 from budgetjax.stream.reservoir import Reservoir
+from budgetjax.tables.columns import column_names
+from budgetjax.tables.encoding import Encoding
+from budgetjax.tables.scaling import Scaling, scale_warning
 
 Item = TypeVar("Item")
 # All labels, numbers or strings.

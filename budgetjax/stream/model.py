@@ -7,11 +7,11 @@ from jaxtyping import Float, Integer, Shaped
 
 from budgetjax import _record, models
 from budgetjax._errors import InputError, Named
-from budgetjax.encoding import Encoding
 from budgetjax.models import Labelled
 from budgetjax.online.state import Online
-from budgetjax.scaling import Scaling
 from budgetjax.stream.reservoir import Reservoir
+from budgetjax.tables.encoding import Encoding
+from budgetjax.tables.scaling import Scaling
 
 # The maximum number of points of a curve; beyond it every other one is dropped.
 MAX_POINTS = 1000

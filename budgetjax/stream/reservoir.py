@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Float, Shaped
 
 from budgetjax import _record
-from budgetjax.raw_rows import pack, unpack
+from budgetjax.tables.columns import pack, unpack
 
 # The default size: at most MAX_ROWS rows and MAX_NUMBERS values, at least MIN_ROWS
 # rows.
@@ -37,7 +37,7 @@ class Rows(NamedTuple):
     """Rows of a stream with weights above 0, each with a number, uniform in `[0, 1)`.
 
     Targets are labels of the algorithm, or have shape `(n,)` or `(n, num_outputs)`. The
-    rows are an array, or the parts of a CSR; see `raw_rows.pack`.
+    rows are an array, or the parts of a CSR; see `columns.pack`.
     """
 
     X: Any

@@ -10,8 +10,8 @@ from jaxtyping import Array, Float, Int32, Key
 from budgetjax import _checks, _record
 from budgetjax._errors import names_errors
 from budgetjax._record import Name, Static
+from budgetjax._rows import RawRows
 from budgetjax.models import LinearModel
-from budgetjax.raw_rows import RawRows
 from budgetjax.solvers import training_set
 from budgetjax.solvers.linear import patterns, rows
 from budgetjax.solvers.linear.patterns import Problem

@@ -16,9 +16,9 @@ from jaxtyping import Array, Float, Integer
 from budgetjax import _checks, _record
 from budgetjax._errors import ArgumentError, names_errors
 from budgetjax._record import Static
+from budgetjax._rows import RawRows
 from budgetjax.kernels import Kernel, check_kernel
 from budgetjax.models import LinearModel
-from budgetjax.raw_rows import RawRows
 from budgetjax.solvers import training_set
 from budgetjax.solvers.linear.rows import (
     DenseRows,

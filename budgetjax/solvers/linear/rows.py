@@ -21,7 +21,7 @@ from jaxtyping import Array, Bool, Float, Int32, Integer, Shaped
 from budgetjax import _checks, _record
 from budgetjax._errors import ArgumentError, names_errors
 from budgetjax._record import Static
-from budgetjax.raw_rows import RawRows, SparseMatrix
+from budgetjax._rows import RawRows, SparseMatrix
 from budgetjax.solvers import training_set
 from budgetjax.solvers.training_set import Matrix, Scalar, Vector
 

@@ -16,7 +16,7 @@ from jax.typing import DTypeLike
 
 from budgetjax import _checks, _names
 from budgetjax._errors import ArgumentError, names_errors, warn
-from budgetjax.raw_rows import regroup
+from budgetjax._rows import regroup
 from budgetjax.stream import batches as source
 from budgetjax.stream.batches import Batches
 from budgetjax.stream.readers import files

@@ -38,7 +38,7 @@ class Scaling(NamedTuple):
       fills: whether the mean of a feature replaces a NaN.
 
     Example:
-      >>> from budgetjax.scaling import Scaling
+      >>> from budgetjax.tables.scaling import Scaling
       >>> X = np.random.default_rng(0).normal(5, 2, (1000, 3))
       >>> scaling = Scaling.empty(3).updated(X[:700]).updated(X[700:])
       >>> bool(np.allclose(scaling.apply(X).std(axis=0), 1))

@@ -25,9 +25,10 @@ import numpy as np
 from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Array, Bool, Float, Integer, Shaped
 
-from budgetjax import _checks, _record, raw_rows
+from budgetjax import _checks, _record, _rows
 from budgetjax._errors import ArgumentError, names_errors
-from budgetjax.scaling import PerFeature
+from budgetjax.tables.columns import column_names, find_column
+from budgetjax.tables.scaling import PerFeature
 
 __all__ = ["Encoding", "encode", "fit", "importances"]
 
@@ -124,7 +125,7 @@ class Encoding(NamedTuple):
         return self.centre[None] + self.unit[None] * v
 
     def apply(
-        self, X: raw_rows.RawRows, dtype: DTypeLike = np.float32, *, first_row: int = 0
+        self, X: _rows.RawRows, dtype: DTypeLike = np.float32, *, first_row: int = 0
     ) -> Features:
         """The features of raw rows; O(n (d T + num_codes r)) for T bins per column.
 
@@ -146,7 +147,7 @@ class Encoding(NamedTuple):
         """
         rows = _check_rows(X, first_row)
         self = jax.tree.map(np.asarray, self)
-        raw_rows.check_shape(rows.shape, self.num_columns)
+        _rows.check_shape(rows.shape, self.num_columns)
         found = np.empty((len(rows), self.num_features), dtype)
         width = max(1, self.num_codes)
         if self.map is not None:
@@ -166,7 +167,7 @@ class Encoding(NamedTuple):
 
     def numbers(
         self,
-        X: raw_rows.RawRows,
+        X: _rows.RawRows,
         dtype: DTypeLike = np.float32,
         width: int = 0,
         *,
@@ -181,7 +182,7 @@ class Encoding(NamedTuple):
         """
         rows = _check_rows(X, first_row)
         self = jax.tree.map(np.asarray, self)
-        raw_rows.check_shape(rows.shape, columns := self.num_columns)
+        _rows.check_shape(rows.shape, columns := self.num_columns)
         found = np.zeros((len(rows), max(width, columns)), dtype)
         is_nominal, size = _is_nominal(self, np), -(-BLOCK // max(1, columns))
         for start in range(0, len(rows), size):
@@ -339,7 +340,7 @@ def _ranks(values: np.ndarray, given: np.ndarray) -> np.ndarray:
 
 @names_errors("encoding.fit")
 def fit(
-    X: raw_rows.RawRows,
+    X: _rows.RawRows,
     num_bins: int = 16,
     nominal: Sequence[int | str] = (),
     *,
@@ -398,7 +399,7 @@ def fit(
     does not resolve them.
     """
     _checks.check_not_traced(X)
-    names = raw_rows.column_names(X)
+    names = column_names(X)
     num_bins = _checks.size("num_bins", num_bins, at_least=0)
     max_values = _checks.size("max_values", max_values, at_least=0)
     keeps = _checks.flag("more_to_come", more_to_come)
@@ -406,7 +407,7 @@ def fit(
     if rows.ndim != 2 or not len(rows):
         raise ArgumentError("X", "have shape (n, d), with at least one row", rows.shape)
     of_categories = {
-        raw_rows.find_column("nominal", one, names, rows.shape[1]) for one in nominal
+        find_column("nominal", one, names, rows.shape[1]) for one in nominal
     }
     centre, unit = np.zeros(rows.shape[1]), np.ones(rows.shape[1])
     lacks, codes = np.zeros(rows.shape[1], bool), [(np.zeros(0),) * 3]
@@ -493,7 +494,7 @@ def _find_edges(
 
 
 @names_errors("importances")
-def importances(encoding: Encoding, X: raw_rows.RawRows) -> Float[np.ndarray, " d"]:
+def importances(encoding: Encoding, X: _rows.RawRows) -> Float[np.ndarray, " d"]:
     """The share of every column in the features: of their variances over rows.
 
     For a learned map it is how much a column moves rows in the space of the kernel, so

@@ -1,0 +1,1 @@
+"""Tables: raw rows, named columns and labels, to numbers and back."""
