@@ -383,7 +383,7 @@ def rows(name: str, parts: list[str], dump: Path) -> Iterator[dict[str, Any]]:
     if "call" not in parts:
         return
     for package in pkgutil.walk_packages(bj.__path__, "budgetjax."):
-        if package.name.split(".")[1] in ("refitting", "solvers", "scoring", "models"):
+        if package.name.split(".")[1] in ("refitting", "solvers", "scoring", "model"):
             importlib.import_module(package.name)
     known: dict[str, dict[str, Any]] = {}
     for what, call in calls().items():

@@ -224,7 +224,8 @@ def to_device(value: ArrayLike, dtype: DTypeLike) -> jax.Array:
     A NumPy array is copied and transferred, since `jnp.asarray` and `jnp.zeros` compile
     a program for every new shape.
     """
-    _forks.check()
+    if _forks.is_broken:
+        _forks.check()
     dtype = jax.dtypes.canonicalize_dtype(dtype)
     if isinstance(value, jax.Array):
         return jnp.asarray(value, dtype)

@@ -74,7 +74,7 @@ class MissingModule(Named, ImportError):
         )
 
 
-class names_errors(contextlib.ContextDecorator):
+class names_errors:
     """Gives errors the name of a function or of a file, unless they have one.
 
     A decorator of public functions, and a context.
@@ -82,6 +82,19 @@ class names_errors(contextlib.ContextDecorator):
 
     def __init__(self, name: str):
         self.name = name
+
+    def __call__(
+        self, function: Callable[Parameters, Result]
+    ) -> Callable[Parameters, Result]:
+        @functools.wraps(function)
+        def named(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
+            try:
+                return function(*args, **kwargs)
+            except Named as error:
+                self.__exit__(None, error, None)
+                raise
+
+        return named
 
     def __enter__(self) -> None:
         return None

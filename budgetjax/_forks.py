@@ -15,19 +15,19 @@ ADVICE = (
     "without JAX"
 )
 # Whether JAX had run in the parent of this process.
-_is_broken = False
+is_broken = False
 
 
 def check() -> None:
     """Raises if JAX would wait for ever in this process."""
-    if _is_broken:
+    if is_broken:
         raise RuntimeError(f"budgetjax: this process is forked: {ADVICE}")
 
 
 def _after_fork() -> None:
-    global _is_broken
+    global is_broken
     # JAX has no public name for whether it has started.
-    _is_broken = _is_broken or bool(getattr(xla_bridge, "_backends", False))
+    is_broken = is_broken or bool(getattr(xla_bridge, "_backends", False))
 
 
 if hasattr(os, "register_at_fork"):

@@ -11,13 +11,16 @@ import numpy as np
 from jaxtyping import Array, Float, Shaped
 from numpy.typing import ArrayLike
 
-from budgetjax import _checks
+from budgetjax import _checks, _forks
 from budgetjax._errors import ArgumentError
 
 # Limits for the rows that go to the device at once, and for their values.
 MIN_ROWS, MAX_ROWS, MAX_NUMBERS = 64, 65_536, 2**22
 # The numbers of a block of wide rows that is made for a number of rows.
 MOST_AT_ONCE = 2**25
+
+# The dtypes of numbers that both NumPy and JAX have.
+PLAIN = frozenset(map(np.dtype, ("f4", "f8", "i4", "i8")))
 
 
 @runtime_checkable
@@ -60,9 +63,15 @@ def cast_rows(
     X: RawRows, num_features: int, dtype: np.dtype
 ) -> Float[Array, "n features"]:
     """Rows in the dtype of a model; checks their shape, not that they are finite."""
-    rows = _checks.array("X", X)
-    check_shape(rows.shape, num_features)
-    return _checks.to_device(rows, dtype)
+    # Most rows need no further question.
+    is_plain = type(X) is np.ndarray or isinstance(X, jax.Array)
+    rows: Any = X
+    if not is_plain or rows.dtype not in PLAIN:
+        rows = _checks.array("X", X)
+    if rows.ndim != 2 or rows.shape[1] != num_features:
+        check_shape(rows.shape, num_features)
+    is_ready = isinstance(rows, jax.Array) and rows.dtype == dtype
+    return rows if is_ready and not _forks.is_broken else _checks.to_device(rows, dtype)
 
 
 def as_matrix(X: Any, num_features: int) -> Any:

@@ -25,7 +25,7 @@ from jaxtyping import Array, Float, Integer
 
 from budgetjax import _checks
 from budgetjax._errors import ArgumentError, names_errors
-from budgetjax._record import Function, Name
+from budgetjax._record import Function
 from budgetjax._shapes import Flag, Label, Scalar, Score, Target
 
 __all__ = ["absolute", "classification_loss", "epsilon_insensitive", "gamma", "hinge"]
@@ -38,7 +38,7 @@ PerOutput = Float[Array, "*outputs"]
 
 # The meaning of scores, set by a loss or a model: labels by sign or argmax; labels with
 # probabilities by sigmoid or softmax; values; logarithms of values.
-LABELS, SOFTMAX, IDENTITY, EXP = map(Name, ("labels", "softmax", "identity", "exp"))
+LABELS, SOFTMAX, IDENTITY, EXP = LINKS = ("labels", "softmax", "identity", "exp")
 
 
 class Traits(NamedTuple):
@@ -54,7 +54,7 @@ class Traits(NamedTuple):
       expected: the condition of `is_valid` in words.
     """
 
-    link: Name = IDENTITY
+    link: str = IDENTITY
     shift_invariant: bool = False
     robust: bool = False
     smooth: Loss | None = None
@@ -63,6 +63,7 @@ class Traits(NamedTuple):
     expected: str = "finite"
 
 
+UNMARKED = Traits()
 # The attribute of a loss that holds its traits.
 TRAITS = "__budgetjax_traits__"
 
@@ -331,8 +332,11 @@ def unwrap(loss: Loss) -> Loss:
 
 def traits(loss: Loss) -> Traits:
     """The traits of a loss, or of the one that it wraps."""
-    loss = unwrap(loss)
-    return getattr(loss, TRAITS, OF_OPTAX.get(loss, Traits()))
+    marked = getattr(loss, TRAITS, None)
+    if marked is None:
+        loss = unwrap(loss)
+        marked = getattr(loss, TRAITS, None) or OF_OPTAX.get(loss, UNMARKED)
+    return marked
 
 
 def _name(loss: Loss) -> str:

@@ -20,13 +20,16 @@ import numpy as np
 from jaxtyping import Float, Integer
 from numpy.typing import ArrayLike
 
-from budgetjax import _checks, models
+from budgetjax import _checks, losses
 from budgetjax._errors import ArgumentError, names_errors
 from budgetjax._rows import RawRows
+from budgetjax.model import KernelModel, Model, Support, model_of
+from budgetjax.online.state import State
 from budgetjax.tables import encoding
 from budgetjax.tables.columns import as_matrix, find_column
 from budgetjax.tables.encoding import Encoding
 from budgetjax.tables.labels import label_indices
+from budgetjax.tables.table_model import TableModel
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -165,7 +168,7 @@ def learning_curves(
 
 @names_errors("decision_regions")
 def decision_regions(
-    model: models.Model,
+    model: Any,
     X: ArrayLike | None = None,
     y: ArrayLike | None = None,
     *,
@@ -195,14 +198,15 @@ def decision_regions(
       >>> bj.plots.decision_regions(state).get_xlabel()
       'feature 1'
     """
-    features = models.num_features(model)
+    model = model_of(model)
+    features = model.num_features
     if features != 2:
         raise ArgumentError("model", "have 2 features", features)
     vectors, coefficients = _support_vectors(model)
     sizes = np.abs(coefficients).sum(axis=1)
     rows = np.zeros((0, 2)) if X is None else np.asarray(X)
     shown = np.concatenate([vectors, rows])
-    whole = models.as_labelled(model)
+    whole = TableModel.of(model)
     if not len(shown):
         if whole.scaling is None:
             wanted = "say where to draw for a model without support vectors"
@@ -212,9 +216,9 @@ def decision_regions(
     low, high = shown.min(axis=0), shown.max(axis=0)
     margin = np.where(high > low, 0.08 * (high - low), 1.0)
     first, second = np.linspace(low - margin, high + margin, POINTS).T
-    classes = models.class_labels(model)
+    classes = model.class_labels
     if classes is None:
-        values = _on_grid(models.predict, model, first, second)
+        values = _on_grid(model.predict, first, second)
         image = axes.contourf(first, second, values, levels=12, cmap="cividis")
         axes.figure.colorbar(image, ax=axes, label="predicted")
     else:
@@ -236,7 +240,7 @@ def decision_regions(
 
 @names_errors("partial_dependence")
 def partial_dependence(
-    model: models.Model, X: RawRows, column: int | str, *, label: Hashable = None
+    model: Any, X: RawRows, column: int | str, *, label: Hashable = None
 ) -> tuple[Coordinates, Coordinates]:
     """The mean score over rows as one column varies and all others stay as they are.
 
@@ -263,8 +267,9 @@ def partial_dependence(
       Friedman (2001), "Greedy function approximation: a gradient boosting machine",
       section 8.2, https://doi.org/10.1214/aos/1013203451.
     """
-    features = models.num_features(model)
-    names = models.as_labelled(model).feature_names
+    model = model_of(model)
+    features = model.num_features
+    names = TableModel.of(model).feature_names
     rows = np.asarray(as_matrix(X, features, names), np.float64)
     at = find_column("column", column, names, features)
     known = rows[~np.isnan(rows[:, at]), at]
@@ -276,18 +281,18 @@ def partial_dependence(
     # All values of each row in turn.
     varied = np.repeat(some[None], len(values), axis=0)
     varied[:, :, at] = values[:, None]
-    scores = np.asarray(models.score_rows(model, varied.reshape(-1, features)))
-    if models.is_regressor(model):
-        scores = np.asarray(models.predict_from_scores(model, scores))
+    scores = np.asarray(model.evaluate(varied.reshape(-1, features), losses.IDENTITY))
+    if model.is_regressor:
+        scores = np.asarray(model.predict_from_scores(scores))
     if scores.ndim > 1:
         scores = scores[:, _find_output(model, label, scores.shape[1])]
     means = np.mean(scores.reshape(len(values), -1), axis=1, dtype=np.float64)
     return values, np.asarray(means)
 
 
-def _find_output(model: models.Model, label: Hashable, columns: int) -> int:
+def _find_output(model: Model, label: Hashable, columns: int) -> int:
     """The column of the scores of a label, or of a real output."""
-    classes = models.class_labels(model)
+    classes = model.class_labels
     known: list = [*range(columns)] if classes is None else classes.tolist()
     if label is None:
         return columns - 1
@@ -299,7 +304,7 @@ def _find_output(model: models.Model, label: Hashable, columns: int) -> int:
 
 @names_errors("features")
 def features(
-    model: models.Model,
+    model: Any,
     X: RawRows,
     columns: Sequence[int | str] | None = None,
     *,
@@ -326,8 +331,9 @@ def features(
       >>> bj.plots.features(model, X, [0]).get_xlabel()
       'feature 1'
     """
-    whole = models.as_labelled(model)
-    number, encoder = models.num_features(model), whole.scaling
+    model = model_of(model)
+    whole = TableModel.of(model)
+    number, encoder = model.num_features, whole.scaling
     names = whole.feature_names or tuple(f"feature {i + 1}" for i in range(number))
     chosen = range(number) if columns is None else columns
     numbers = [
@@ -350,7 +356,7 @@ def features(
         marker = "o" if len(values) <= MOST_CELLS else ""
         style = {"marker": marker, "markersize": 4, **_line_style(i)}
         axes.plot(ranks, scores, label=name, **style)
-    axes.set_ylabel("mean value" if models.is_regressor(model) else "mean score")
+    axes.set_ylabel("mean value" if model.is_regressor else "mean score")
     several = len(numbers) > 1
     axes.set_xlabel("rank of the value, %" if several else names[numbers[0]])
     return _with_grid(axes, legend="best" if several or shares else None)
@@ -519,7 +525,7 @@ def reliability(
 
 @names_errors("support_images")
 def support_images(
-    model: models.Model, shape: tuple[int, int], *, axes: Axes | None = None
+    model: Any, shape: tuple[int, int], *, axes: Axes | None = None
 ) -> Axes:
     """Draws the support vectors as images, grouped by class.
 
@@ -544,15 +550,16 @@ def support_images(
       >>> [text.get_text() for text in axes.get_yticklabels()][:3]
       ['0', '1', '2']
     """
-    classes = models.class_labels(model)
+    model = model_of(model)
+    classes = model.class_labels
     if classes is None:
         raise ArgumentError("model", "be a classifier", "a regressor")
     height, width = shape
-    features = models.num_features(model)
+    features = model.num_features
     if height * width != features:
         wanted = f"have one pixel per feature, {features} of them"
         raise ArgumentError("shape", wanted, f"{height} x {width}")
-    vectors, coefficients = _active_rows(models.support(model))
+    vectors, coefficients = _active_rows(model.support())
     if vectors.shape[1] != features:
         got = f"vectors of {vectors.shape[1]} encoded features"
         raise ArgumentError("model", "have rows as support vectors", got)
@@ -623,21 +630,21 @@ def _line_style(i: int) -> dict[str, Any]:
     return {"color": _color(i), "linestyle": DASHES[i % len(DASHES)]}
 
 
-def _support_vectors(model: models.Model) -> tuple[np.ndarray, np.ndarray]:
+def _support_vectors(model: Model) -> tuple[np.ndarray, np.ndarray]:
     """The support vectors and their coefficients; empty for models without any.
 
     They are also empty for a tuple of models, since each has its own, and for a model
     that encodes rows, whose vectors are not rows.
     """
-    one = models.as_labelled(model).model
-    encodes = isinstance(models.as_labelled(model).scaling, Encoding)
-    kernel_based = isinstance(one, models.KernelModel | models.State)
+    one = TableModel.of(model).model
+    encodes = isinstance(TableModel.of(model).scaling, Encoding)
+    kernel_based = isinstance(one, KernelModel | State)
     if encodes or not kernel_based or not one.kernel.of_examples:
         return np.zeros((0, 2)), np.zeros((0, 1))
-    return _active_rows(models.support(model))
+    return _active_rows(model.support())
 
 
-def _active_rows(support: models.Support) -> tuple[np.ndarray, np.ndarray]:
+def _active_rows(support: Support) -> tuple[np.ndarray, np.ndarray]:
     """Vectors, shape `(m, d)`, and coefficients, `(m, columns)`, of active slots."""
     mask = np.asarray(support.mask)
     return np.asarray(support.vectors)[mask], np.asarray(support.coefficients)[mask]
@@ -645,7 +652,7 @@ def _active_rows(support: models.Support) -> tuple[np.ndarray, np.ndarray]:
 
 def _draw_regions(
     axes: Axes,
-    model: models.Model,
+    model: Any,
     first: Coordinates,
     second: Coordinates,
     classes: list,
@@ -654,7 +661,7 @@ def _draw_regions(
     from matplotlib.colors import to_rgb
     from matplotlib.patches import Patch
 
-    values = _on_grid(models.decision_function, model, first, second)
+    values = _on_grid(model.decision_function, first, second)
     if values.ndim == 2:
         values = np.stack([-values, values], axis=2)
     patches = []
@@ -676,15 +683,14 @@ def _draw_regions(
 
 
 def _on_grid(
-    function: Callable[[models.Model, np.ndarray], ArrayLike],
-    model: models.Model,
+    function: Callable[[np.ndarray], ArrayLike],
     first: Float[np.ndarray, " x"],
     second: Float[np.ndarray, " y"],
 ) -> Float[np.ndarray, "y x ..."]:
-    """The values of a function of a model and rows, on a grid."""
+    """The values of a function of rows, on a grid."""
     grid = np.stack(np.meshgrid(first, second), axis=2)
     # Columns go by position, whatever their names.
-    values = np.asarray(function(model, grid.reshape(-1, 2).astype(np.float32)))
+    values = np.asarray(function(grid.reshape(-1, 2).astype(np.float32)))
     return values.reshape(len(second), len(first), *values.shape[1:])
 
 

@@ -20,13 +20,14 @@ from budgetjax._record import static as static
 from budgetjax.exporting import jax_export as _jax_export
 from budgetjax.exporting.export_model import export as export
 from budgetjax.kernels import *
-from budgetjax.models import KernelModel as KernelModel
-from budgetjax.models import Labelled as Labelled
-from budgetjax.models import LinearModel as LinearModel
-from budgetjax.models import Support as Support
-from budgetjax.models import decision_function as decision_function
-from budgetjax.models import predict as predict
-from budgetjax.models import support as support
+from budgetjax.model import KernelModel as KernelModel
+from budgetjax.model import LinearModel as LinearModel
+from budgetjax.model import Model as Model
+from budgetjax.model import Support as Support
+from budgetjax.model import Wrapper as Wrapper
+from budgetjax.model import decision_function as decision_function
+from budgetjax.model import predict as predict
+from budgetjax.model import support as support
 from budgetjax.online.changes import average_iterates as average_iterates
 from budgetjax.online.changes import with_kernel as with_kernel
 from budgetjax.online.changes import with_learner as with_learner
@@ -103,6 +104,7 @@ from budgetjax.stream.model import StreamError as StreamError
 from budgetjax.stream.model import StreamModel as StreamModel
 from budgetjax.tables import encoding as encoding
 from budgetjax.tables.scaling import default_gamma as default_gamma
+from budgetjax.tables.table_model import TableModel as TableModel
 
 _names.import_estimator.update(
     {name: _partial(getattr, _estimators, name) for name in _estimators.__all__}

@@ -47,10 +47,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Float32, Shaped
 
-from budgetjax import _checks, _forks, models
+from budgetjax import _checks, _forks
 from budgetjax._errors import ArgumentError, names_class, names_errors, warn
 from budgetjax.kernels import RBF, Kernel
-from budgetjax.models import Labelled
 from budgetjax.online import defaults, driver
 from budgetjax.online.changes import average_iterates
 from budgetjax.online.engine import decayed_scale
@@ -62,6 +61,7 @@ from budgetjax.refitting import calibration
 from budgetjax.scoring import squeeze_columns
 from budgetjax.tables import scaling
 from budgetjax.tables.encoding import Encoding
+from budgetjax.tables.table_model import TableModel
 
 with names_errors("budgetjax.river"):
     _checks.import_optional("river")
@@ -531,7 +531,7 @@ class Online(base.Estimator):
                 if state.averages:
                     state = average_iterates(state)
                 X = np.array(X, np.float32).reshape(-1, self._width)
-                scores = models.decision_function(Labelled(state), X)
+                scores = TableModel(state).decision_function(X)
                 self._check_finite(scores)
                 return scores.reshape(-1, columns), labels
             view = self._current_view()

@@ -1,6 +1,7 @@
 """Scores of rows by support vectors, and by weights, in blocks, and what they mean."""
 
 import functools
+from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
 import jax
@@ -14,8 +15,7 @@ from jaxtyping import Array, Bool, Float, Shaped
 
 from budgetjax import _checks, _sharding, kernels, losses
 from budgetjax._errors import ArgumentError, names_errors
-from budgetjax._record import Name
-from budgetjax._rows import RawRows, RowStore, as_matrix, check_shape
+from budgetjax._rows import RawRows, RowStore, as_matrix, cast_rows, check_shape
 from budgetjax.kernels import Kernel
 
 # Rows per block of scores: their kernel rows fit in a CPU's cache.
@@ -28,10 +28,34 @@ class Output(NamedTuple):
     """The number of scores per row, and what is made of them by `apply_link`."""
 
     columns: int
-    link: Name
+    link: str
 
 
-def apply_link(link: Name, scores: Values, classes: np.ndarray | None = None) -> Values:
+class KernelSum(NamedTuple):
+    """`scale * sum_j terms[j] k(vectors[j], x) + bias`, in the form that programs take.
+
+    The models of all learners with this kernel and these sizes share one program.
+
+    Attributes:
+      kernel: k.
+      vectors: differences from the origin, shape `(m, r)`.
+      squares: their squared norms, shape `(m,)`; None if they are not known.
+      terms: its first columns are the coefficients, shape `(m, both)`.
+      scale: None for 1.
+      bias: one number per column; None for 0.
+      origin: shape `(d,)`; None finds one for vectors as they are.
+    """
+
+    kernel: Kernel
+    vectors: Any
+    squares: Float[Array, " m"] | None
+    terms: Any
+    scale: Float[Array, ""] | None = None
+    bias: Float[Array | np.ndarray, "*classes"] | None = None
+    origin: Float[Array, " d"] | None = None
+
+
+def apply_link(link: str, scores: Values, classes: np.ndarray | None = None) -> Values:
     """The labels, or values, of scores with this meaning; `IDENTITY` keeps scores."""
     if link == losses.IDENTITY:
         return scores
@@ -43,55 +67,117 @@ def apply_link(link: Name, scores: Values, classes: np.ndarray | None = None) ->
     return made
 
 
-@functools.partial(jax.jit, static_argnums=(7, 8))
-@functools.partial(
-    _sharding.with_auto_axes,
-    specs=lambda *arguments: (_sharding.row_spec(arguments[6]), PartitionSpec()),
-)
+def score_rows(
+    model: KernelSum, num_features: int, X: RawRows, output: Output, first_row: int
+) -> Shaped[Array, "n ..."]:
+    """What the scores of rows mean, after checks; messages count from `first_row`."""
+    if model.vectors.ndim != 2:
+        check_single(model.vectors)
+    rows = cast_rows(X, num_features, model.vectors.dtype)
+    split = _sharding.split_by_rows(rows) if isinstance(X, jax.Array) else None
+    scores, finite = kernel_scores(model, rows, output, split)
+    if not isinstance(finite, Tracer) and not finite:
+        _checks.check_finite(rows, first_row)
+    return scores
+
+
+def check_single(vectors: Array | np.ndarray) -> None:
+    """Raises if these are the support vectors of several models."""
+    if vectors.ndim != 2:
+        got = f"a stack of shape {vectors.shape[:-2]}; use jax.vmap"
+        raise ArgumentError("model", "be a single one", got)
+
+
+def _by_rows(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A program of a model, rows, an `Output` and how the rows are divided."""
+
+    def specs(model: Any, X: Array, *_: Any) -> tuple[PartitionSpec, PartitionSpec]:
+        return _sharding.row_spec(X), PartitionSpec()
+
+    over_meshes = _sharding.with_auto_axes(function, specs)
+    return jax.jit(over_meshes, static_argnames=("output", "split"))
+
+
+@_by_rows
 def kernel_scores(
-    kernel: Kernel,
-    vectors: Float[Array, "m r"],
-    squares: Float[Array, " m"] | None,
-    terms: Float[Array, "m both"],
-    scale: Float[Array, ""] | None,
-    bias: Float[Array, "*classes"] | None,
+    model: KernelSum,
     X: Float[Array, "n d"],
     output: Output,
     split: NamedSharding | None = None,
-    origin: Float[Array, " d"] | None = None,
 ) -> tuple[Shaped[Array, "n ..."], Bool[Array, ""]]:
     """What the scores mean, and whether all norms are finite, without reading X again.
 
-    The models of all learners with this kernel and these sizes share one program. The
-    first columns of `terms` are the coefficients, and `scale` multiplies them. With
-    `split`, from `_sharding.split_by_rows`, every device scores its own rows. The
-    vectors are differences from the origin; None finds one for vectors as they are.
+    With `split`, from `_sharding.split_by_rows`, every device scores its own rows.
     """
-    if origin is None and kernel.shifts:
-        present = jnp.any(terms[:, : output.columns] != 0, axis=1)
-        origin = kernels.origin_of(kernel, vectors, present)
-        vectors = vectors - origin[None]
-    model = kernel, vectors, squares, terms, scale, bias, origin
-    local = functools.partial(_score_in_blocks, output)
+    if model.origin is None and model.kernel.shifts:
+        present = jnp.any(model.terms[:, : output.columns] != 0, axis=1)
+        origin = kernels.origin_of(model.kernel, model.vectors, present)
+        model = model._replace(vectors=model.vectors - origin[None], origin=origin)
+    return _on_devices(_score_by_kernel, model, X, output, split)
+
+
+@_by_rows
+def model_scores(
+    model: Any,
+    X: Float[Array, "n d"],
+    output: Output,
+    split: NamedSharding | None = None,
+) -> tuple[Shaped[Array, "n ..."], Bool[Array, ""]]:
+    """`kernel_scores` by a model's own `scores`, and whether all scores are finite."""
+    return _on_devices(_score_by_method, model, X, output, split)
+
+
+def _on_devices(
+    function: Callable[..., Any],
+    model: Any,
+    X: Array,
+    output: Output,
+    split: NamedSharding | None,
+) -> Any:
+    local = functools.partial(function, output)
     if split is None:
         return local(X, model)
     return _sharding.map_rows(local, split, X, model)
 
 
-def _score_in_blocks(
-    output: Output, X: Float[Array, "n d"], model: tuple[Any, ...]
+def _score_by_kernel(
+    output: Output, X: Float[Array, "n d"], model: KernelSum
 ) -> tuple[Shaped[Array, "n ..."], Bool[Array, ""]]:
     kernel, vectors, squares, terms, scale, bias, origin = model
-    columns, link = output
     known = kernels.squared_norms(vectors) if squares is None else squares
-    n = X.shape[0]
 
     def score(rows):
         rows = rows if origin is None else rows - origin[None]
         norms = kernels.squared_norms(rows)
         gram = kernel.gram(rows, vectors, norms, known)
-        new = jnp.matmul(gram, terms[:, :columns], precision="highest")
+        new = jnp.matmul(gram, terms[:, : output.columns], precision="highest")
         return new, jnp.all(jnp.isfinite(norms))
+
+    scores, finite = _score_in_blocks(score, output.columns, X, model)
+    scores = scores if scale is None else scale * scores
+    scores = scores if bias is None else scores + jnp.reshape(bias, (1, -1))
+    return apply_link(output.link, squeeze_columns(scores)), finite
+
+
+def _score_by_method(
+    output: Output, X: Float[Array, "n d"], model: Any
+) -> tuple[Shaped[Array, "n ..."], Bool[Array, ""]]:
+    def score(rows):
+        new = model.scores(rows).astype(X.dtype)
+        return new, jnp.all(jnp.isfinite(new))
+
+    scores, finite = _score_in_blocks(score, output.columns, X, model)
+    return apply_link(output.link, squeeze_columns(scores)), finite
+
+
+def _score_in_blocks(
+    score: Callable[[Array], tuple[Array, Array]],
+    columns: int,
+    X: Float[Array, "n d"],
+    model: Any,
+) -> tuple[Float[Array, "n columns"], Bool[Array, ""]]:
+    """The scores of all rows, and whether the flag of every block is True."""
+    n = X.shape[0]
 
     def block(index, carry):
         scores, finite = carry
@@ -103,15 +189,11 @@ def _score_in_blocks(
 
     # A symbolic number of rows, from `jax.export`, cannot be divided.
     if jax.export.is_symbolic_dim(n) or n == 0:
-        scores, finite = score(X)
-    else:
-        size = min(n, PREDICTION_BLOCK)
-        carry = jnp.zeros((n, columns), X.dtype), jnp.array(True)
-        carry, *_ = _sharding.vary(carry, kernel, vectors, terms, X)
-        scores, finite = jax.lax.fori_loop(0, -(-n // size), block, carry)
-    scores = scores if scale is None else scale * scores
-    scores = scores if bias is None else scores + jnp.reshape(bias, (1, -1))
-    return apply_link(link, squeeze_columns(scores)), finite
+        return score(X)
+    size = min(n, PREDICTION_BLOCK)
+    carry = jnp.zeros((n, columns), X.dtype), jnp.array(True)
+    carry, *_ = _sharding.vary(carry, model, X)
+    return jax.lax.fori_loop(0, -(-n // size), block, carry)
 
 
 def pad_vectors(
@@ -127,7 +209,7 @@ def pad_vectors(
     more = -number % unit if number else unit
     # NumPy if possible: compiling this for every number of vectors takes longer. It
     # gets arrays of its own, as the methods of JAX's would be traced inside `jit`.
-    traced = _checks.is_traced((vectors, coefficients))
+    traced = isinstance(vectors, Tracer) or isinstance(coefficients, Tracer)
     numpy = jnp if traced else np
     if not traced:
         vectors, coefficients = np.asarray(vectors), np.asarray(coefficients)
@@ -144,7 +226,7 @@ def linear_scores(
     bias: ArrayLike,
     X: RawRows,
     first_row: int,
-    link: Name,
+    link: str,
 ) -> Shaped[Array, " n"]:
     """What the scores of a linear model mean, as in `kernel_scores`.
 
@@ -167,9 +249,9 @@ def linear_scores(
     return _checks.to_device(made, made.dtype)
 
 
-@functools.partial(jax.jit, static_argnums=3)
+@functools.partial(jax.jit, static_argnames="link")
 def _apply_weights(
-    weights: Float[Array, " d"], bias: ArrayLike, X: Array | RowStore, link: Name
+    weights: Float[Array, " d"], bias: ArrayLike, X: Array | RowStore, link: str
 ) -> Shaped[Array, " n"]:
     if isinstance(X, RowStore):
         products = X.products(weights)

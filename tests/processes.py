@@ -8,6 +8,7 @@ import pytest
 
 import budgetjax as bj
 from budgetjax.datasets import checkerboard
+from budgetjax.tables.scaling import Scaling
 
 
 def share_sweep(rank, count):
@@ -49,9 +50,7 @@ def share_rows(rank, count):
 
     found = []
     rows, labels, weight = own(256)
-    scaled = bj.Labelled(
-        state, bj.scaling.Scaling.translation(np.zeros(2)), np.array([3, 5])
-    )
+    scaled = bj.TableModel(state, Scaling.translation(np.zeros(2)), np.array([3, 5]))
     words = labels if count == 1 else np.where(local(labels) > 0, 5, 3)
     for model, names, more in [
         (state, labels, {"loss": "squared"}),

@@ -15,7 +15,6 @@ READS = {
     "estimators/forms.py": 1,
     "estimators/online.py": 2,
     "exporting/predictor.py": 3,
-    "models.py": 4,
     "refitting/merge_models.py": 1,
     "refitting/metric.py": 2,
     "refitting/newton.py": 1,

@@ -37,7 +37,6 @@ from scipy.sparse import csr_array
 
 import budgetjax as bj
 from budgetjax import _checks, _progress, _record, cli, estimators, online
-from budgetjax import models as scorer
 from budgetjax.cli import main, options, reading, solving, targets
 from budgetjax.cli.commands import budgetjax as group
 from budgetjax.cli.plot import draw
@@ -132,7 +131,7 @@ def write_models(folder):
     state = bj.AROW().init(bj.RBF(1.0), num_features=3, budget=10)
     bj.save("python.st", state)
     rows, errors = np.array([100, 200]), np.array([0.3, 0.25])
-    bj.save("curve.st", bj.StreamModel(bj.Labelled(state), rows, errors))
+    bj.save("curve.st", bj.StreamModel(bj.TableModel(state), rows, errors))
     states = bj.grid(gamma=[0.1, 1.0]).init(
         lambda gamma: bj.AROW().init(bj.RBF(gamma), num_features=2, budget=10)
     )
@@ -350,14 +349,13 @@ def test_predictions_on_standard_output_leave_the_accuracy_to_the_other(at):
 
 
 def test_scores_and_probabilities_of_two_classes(at, monkeypatch):
-    scored, score_rows = [], scorer.score_rows
+    scored, evaluate = [], bj.TableModel.evaluate
 
     def counted(model, *given):
-        if isinstance(model, scorer.Labelled):
-            scored.append(model)
-        return score_rows(model, *given)
+        scored.append(model)
+        return evaluate(model, *given)
 
-    monkeypatch.setattr(scorer, "score_rows", counted)
+    monkeypatch.setattr(bj.TableModel, "evaluate", counted)
     predicted("test.csv", "--scores", "model.st")
     assert len(scored) == 1
     header, *rows = rows_of("out.txt")

@@ -15,11 +15,12 @@ from click.testing import CliRunner
 from sklearn.preprocessing import StandardScaler
 
 import budgetjax as bj
-from budgetjax import _half_precision, models
+from budgetjax import _half_precision, _rows
 from budgetjax.cli import commands
 from budgetjax.exporting import predictor
 from budgetjax.refitting import training_data
 from budgetjax.refitting.reduce import compact
+from budgetjax.tables.table_model import fold_map
 
 random = np.random.default_rng(0)
 X = np.stack(
@@ -53,7 +54,7 @@ def encoded(mapped=True, learner=PEGASOS, num_classes=2, rank=3, **more):
         **more,
     )
     state, _ = bj.run(state, CODES.apply(X), y)
-    return bj.Labelled(state, CODES, feature_names=NAMES)
+    return bj.TableModel(state, CODES, feature_names=NAMES)
 
 
 def test_rows_are_encoded_before_they_are_scored():
@@ -66,13 +67,13 @@ def test_rows_are_encoded_before_they_are_scored():
     # Both sides are rounded.
     bound = 2 * bounds @ np.abs(coefficients[:, 0])
     assert np.all(np.abs(model.decision_function(X) - expected) <= bound)
-    assert models.num_features(model) == 4
+    assert model.num_features == 4
     assert model.predict(X[:0]).shape == (0,)
 
 
 def test_blocks_of_rows_are_encoded(monkeypatch):
     model, expected = encoded(), encoded().decision_function(X)
-    monkeypatch.setattr(models.raw_rows, "block_size", lambda rows, features: 64)
+    monkeypatch.setattr(_rows, "block_size", lambda rows, features: 64)
     np.testing.assert_allclose(model.decision_function(X), expected, atol=1e-6)
     wrong = X.copy()
     wrong[300, 1] = np.inf
@@ -89,7 +90,7 @@ def test_columns_are_found_by_name():
 
 
 def test_scores_of_encoded_rows_are_traced():
-    folded = models.fold_map(encoded())
+    folded = fold_map(encoded())
     rows = X.astype(np.float32)
     scores = jax.jit(lambda rows: bj.decision_function(folded, rows))(rows)
     np.testing.assert_allclose(scores, folded.decision_function(rows), atol=1e-3)
@@ -110,7 +111,7 @@ def test_scores_of_encoded_rows_are_traced():
 )
 def test_a_folded_map_predicts_the_same(learner, more):
     model = encoded(learner=learner, **more)
-    folded = models.fold_map(model)
+    folded = fold_map(model)
     check_scores(folded, model)
     assert folded.scaling.num_features == 3
     assert folded.model.expansion.vectors.shape[1] == 3
@@ -128,11 +129,11 @@ def test_a_folded_map_predicts_the_same(learner, more):
 
 def test_vectors_are_rounded_as_their_folding_asks():
     model = encoded()
-    rounded = models.fold_map(model, rounds=True)
+    rounded = fold_map(model, rounds=True)
     check_scores(rounded, model, 1e-3)
     vectors = np.asarray(rounded.model.expansion.vectors)
     np.testing.assert_array_equal(_half_precision.round_array(vectors), vectors)
-    before = np.asarray(models.fold_map(model).model.expansion.vectors)
+    before = np.asarray(fold_map(model).model.expansion.vectors)
     np.testing.assert_allclose(vectors, before, rtol=2**-11, atol=2**-24)
     squares = rounded.model.expansion.squares
     np.testing.assert_allclose(squares, np.sum(vectors**2, axis=1), rtol=1e-6)
@@ -147,14 +148,14 @@ def check_scores(found, expected, rounding=1e-6):
 
 def test_maps_multiply_and_kernel_models_fold():
     model = encoded()
-    twice = models.fold_map(model)
+    twice = fold_map(model)
     kernel = bj.Mapped(bj.RBF(1.0), random.normal(size=(3, 2)).astype(np.float32))
-    twice = twice._replace(model=models.set_kernel(twice.model, kernel))
-    folded = models.fold_map(twice)
+    twice = twice._replace(model=twice.model._exchange(kernel=kernel))
+    folded = fold_map(twice)
     assert folded.scaling.map.shape == (CODES.num_codes, 2)
     check_scores(folded, twice)
     small = compact(model)
-    folded = models.fold_map(bj.StreamModel(small))
+    folded = fold_map(bj.StreamModel(small))
     assert folded.model.model.vectors.shape[1] == 3
     check_scores(folded.model, model)
 
@@ -167,10 +168,10 @@ def test_other_models_are_not_folded():
         plain,
         plain.model,
         several,
-        plain._replace(model=models.set_kernel(plain.model, diagonal)),
+        plain._replace(model=plain.model._exchange(kernel=diagonal)),
         encoded()._replace(scaling=None),
     ):
-        assert models.fold_map(model) is model
+        assert fold_map(model) is model
 
 
 def test_support_vectors_of_encoded_rows_are_features():
@@ -180,7 +181,7 @@ def test_support_vectors_of_encoded_rows_are_features():
     assert vectors.shape == (20, CODES.num_codes)
     distances = np.abs(vectors[held][:, None] - CODES.apply(X)[None]).sum(axis=2)
     np.testing.assert_array_equal(distances.min(axis=1), 0)
-    folded = np.asarray(bj.support(models.fold_map(model)).vectors)
+    folded = np.asarray(bj.support(fold_map(model)).vectors)
     assert folded.shape == (20, 3)
     products = vectors[held] @ np.asarray(model.model.kernel.matrix, np.float64)
     np.testing.assert_allclose(folded[held], products, rtol=1e-6, atol=1e-6)
@@ -189,7 +190,7 @@ def test_support_vectors_of_encoded_rows_are_features():
 @pytest.mark.parametrize("name", ["codes", "mapped", "folded"])
 def test_a_file_keeps_the_encoding(name, tmp_path):
     model = encoded(mapped=name != "codes")
-    model = models.fold_map(model) if name == "folded" else model
+    model = fold_map(model) if name == "folded" else model
     bj.save(tmp_path / "model", model)
     loaded = bj.load(tmp_path / "model")
     np.testing.assert_array_equal(
@@ -227,7 +228,7 @@ def test_a_refit_is_the_same_whether_programs_or_the_host_write_codes(
 
 
 def test_encoded_models_become_smaller():
-    folded = models.fold_map(encoded())
+    folded = fold_map(encoded())
     small = bj.prune(folded, 5)
     assert small.predict(X).shape == (400,)
     assert small.model.vectors.shape == (5, 3)
@@ -252,7 +253,7 @@ def run_exported(path, rows):
 def test_exported_files_encode_rows(name, suffix, tmp_path):
     model, rows = encoded(mapped=name != "codes"), X
     if name == "folded":
-        model = models.fold_map(model)
+        model = fold_map(model)
     if name == "linear":
         weights = random.normal(size=CODES.num_codes).astype(np.float32)
         model = model._replace(model=bj.LinearModel(weights, jnp.float32(0.5)))
@@ -261,7 +262,7 @@ def test_exported_files_encode_rows(name, suffix, tmp_path):
         codes = bj.encoding.fit(rows, 6)
         state = bj.Perceptron().init(bj.RBF(1.0), num_features=6, budget=30)
         state, _ = bj.run(state, codes.apply(rows), Y)
-        model = bj.Labelled(state, codes)
+        model = bj.TableModel(state, codes)
     path = tmp_path / f"model.{suffix}"
     bj.export(path, model)
     more = np.array([[np.nan] * 4, [-1e30, 0, 9, 1e30], [1e30, 2e5, -1, 0]])
@@ -280,7 +281,7 @@ def test_a_scaler_before_an_encoded_model_is_exported_with_it(tmp_path):
     codes = bj.encoding.fit(scaler.transform(rows), 6)
     state = bj.Perceptron().init(bj.RBF(1.0), num_features=codes.num_codes, budget=30)
     state, _ = bj.run(state, codes.apply(scaler.transform(rows)), Y)
-    model = bj.Labelled(state, codes)
+    model = bj.TableModel(state, codes)
     behind = predictor._compose_scalers(scaler, model)
     np.testing.assert_allclose(
         behind.decision_function(rows),
@@ -318,7 +319,7 @@ def test_river_encodes_rows_before_a_learner():
 
 def test_the_command_line_predicts_by_an_encoded_model(tmp_path):
     pandas = pytest.importorskip("pandas")
-    folded = models.fold_map(encoded())._replace(classes=np.array(["no", "yes"]))
+    folded = fold_map(encoded())._replace(classes=np.array(["no", "yes"]))
     bj.save(tmp_path / "model.st", folded)
     frame = pandas.DataFrame(X[:, ::-1], columns=NAMES[::-1])
     frame.to_csv(tmp_path / "rows.csv", index=False)

@@ -32,7 +32,7 @@ from sklearn.svm import SVC, SVR, LinearSVC
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
 import budgetjax as bj
-from budgetjax import datasets, estimators, losses, models
+from budgetjax import datasets, estimators, losses
 from budgetjax._rows import MIN_ROWS, block_size
 from budgetjax.estimators import (
     BudgetedKernelClassifier,
@@ -171,7 +171,7 @@ def test_any_chunks_are_one_pass(kind, x64):
         mean = whole.intercept_
         whole = fed(made(kind, refit=False), X, y, (60,), weight)
         assert whole.intercept_ == pytest.approx(mean, rel=1e-12)
-    assert models.dtype_of(whole.model_) == (np.float64 if x64 else np.float32)
+    assert whole.model_.dtype == (np.float64 if x64 else np.float32)
     for sizes in CHUNKS:
         parts = fed(made(kind, refit=False), X, y, sizes, weight)
         np.testing.assert_array_equal(whole.support_vectors_, parts.support_vectors_)
@@ -956,7 +956,7 @@ def asked(monkeypatch):
 
     def one_class(state, X, **more):
         note(state, X, **more)
-        return bj.Labelled(state)
+        return bj.TableModel(state)
 
     def one_versus_rest(solver, X, y, classes, random, **more):
         note(X, y, random.randint(99), **more)
@@ -1191,7 +1191,7 @@ def test_quantiles_never_cross():
     X, y = stream("targets", n=300)
     model = made("targets", maintenance=None, quantile=[0.49, 0.5, 0.51]).fit(X, y)
     far = np.random.default_rng(1).normal(size=(500, 2)) * 3
-    raw = models.predict(model.model_, far)
+    raw = model.model_.predict(far)
     assert np.any(np.diff(raw, axis=1) < 0)
     np.testing.assert_array_equal(model.predict(far), np.sort(raw, axis=1))
 

@@ -87,7 +87,7 @@ def mapped():
 
 def estimator():
     found = SBPClassifier()
-    found._model = bj.Labelled((linear_model(3), kernel_model(bj.RBF(0.4), 1)) * 2)
+    found._model = bj.TableModel((linear_model(3), kernel_model(bj.RBF(0.4), 1)) * 2)
     found._model = found._model._replace(classes=np.array([2, 3, 5, 8]))
     return found
 
@@ -114,7 +114,7 @@ def shared():
 
 def quantiles():
     found = BudgetedKernelRegressor(quantile=[0.9, 0.1, 0.5])
-    found._model = bj.Labelled(regressor(3), intercept=np.array([1.0, 2.0, 3.0]))
+    found._model = bj.TableModel(regressor(3), intercept=np.array([1.0, 2.0, 3.0]))
     found._reservoir, found.categories_ = None, {}
     found.n_features_in_ = X.shape[1]
     return found
@@ -128,22 +128,22 @@ def fourier():
 MODELS = {
     "a state": lambda: learned(2),
     "a state of three classes": lambda: learned(3),
-    "labels": lambda: bj.Labelled(
+    "labels": lambda: bj.TableModel(
         learned(3), SCALING, NAMES, COLUMNS, intercept=0.1, calibration=1.7
     ),
     "a stream": lambda: bj.StreamModel(
-        bj.Labelled(learned(2), SCALING, NAMES[:2].astype(object), calibration=0.5)
+        bj.TableModel(learned(2), SCALING, NAMES[:2].astype(object), calibration=0.5)
     ),
-    "a regressor": lambda: bj.Labelled(regressor(1), SCALING, intercept=10.0),
-    "outputs": lambda: bj.Labelled(regressor(2), intercept=np.array([5.0, -5.0])),
+    "a regressor": lambda: bj.TableModel(regressor(1), SCALING, intercept=10.0),
+    "outputs": lambda: bj.TableModel(regressor(2), intercept=np.array([5.0, -5.0])),
     "a linear model": lambda: linear_model(0),
-    "times": lambda: bj.Labelled(
+    "times": lambda: bj.TableModel(
         learned(3), scaling.Scaling.empty(2, fills=True).updated(TIMES), NAMES
     ),
-    "an origin": lambda: bj.Labelled(
+    "an origin": lambda: bj.TableModel(
         bj.compact(mapped()), scaling.Scaling.translation(TIMES[0])
     ),
-    "flags": lambda: bj.Labelled(linear_model(0), SCALING, np.array([False, True])),
+    "flags": lambda: bj.TableModel(linear_model(0), SCALING, np.array([False, True])),
     "features": fourier,
     "a solution": lambda: kernel_model(bj.RBF(0.4), 1),
     "one per class": estimator,
@@ -188,7 +188,7 @@ assert not [name for name in sys.modules if name.startswith("budgetjax.")]
 def rows_of(model):
     if hasattr(model, "steps"):
         return RAW
-    found = bj.models.as_labelled(model).scaling
+    found = bj.TableModel.of(model).scaling
     return X if found is None else TIMES if found.mean[0] > 1e18 else RAW
 
 
@@ -215,7 +215,7 @@ def test_it_predicts_the_same_without_this_package(exported, name):
         rows, model = model[:-1].transform(rows.astype(np.float64)), model[-1]
     predicts = getattr(model, "model_", model)
     expected = {}
-    if bj.models.is_regressor(predicts):
+    if predicts.is_regressor:
         expected["variable"] = model.predict(rows)
     else:
         expected["scores"] = bj.decision_function(predicts, rows)
@@ -358,7 +358,7 @@ def test_what_onnx_lacks_is_stablehlo(tmp_path):
 
 UNFITTED = make_pipeline(StandardScaler(), SBPClassifier())
 FAR = SCALING._replace(mean=np.full(X.shape[1], 1e100))
-ANY_LABELS = bj.Labelled(linear_model(0), classes=np.array(["a", 1], object))
+ANY_LABELS = bj.TableModel(linear_model(0), classes=np.array(["a", 1], object))
 REFUSED = (
     ("pt", 0, r"path must end in \.onnx or \.stablehlo, got .*model\.pt'"),
     ("onnx", SBPClassifier(), "model must be a model or a fitted .* got SBPClassifier"),
@@ -371,7 +371,7 @@ REFUSED = (
     ("onnx", {}, "model must be the state of an online .* got"),
     ("onnx", ANY_LABELS, "labels must be numbers or text, got 'a', 1"),
     (
-        *("stablehlo", bj.Labelled(linear_model(0), FAR)),
+        *("stablehlo", bj.TableModel(linear_model(0), FAR)),
         "model must have a scaling in the range of float32, got means up to 1e",
     ),
 )

@@ -117,5 +117,5 @@ def test_a_forked_child_is_told_what_to_do(tmp_path):
 
 def test_a_child_of_a_process_that_has_not_used_jax_computes(monkeypatch):
     monkeypatch.setattr(_forks.xla_bridge, "_backends", {})
-    monkeypatch.setattr(_forks, "_is_broken", False)
+    monkeypatch.setattr(_forks, "is_broken", False)
     assert in_child([lambda: _forks.check()]) == [None]

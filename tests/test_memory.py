@@ -10,7 +10,7 @@ import scipy.sparse
 from compare import same
 
 import budgetjax as bj
-from budgetjax import _checks, _rows, models
+from budgetjax import _checks, _rows
 from budgetjax.estimators import (
     BudgetedKernelClassifier,
     BudgetedKernelRegressor,
@@ -22,6 +22,7 @@ from budgetjax.estimators import (
 )
 from budgetjax.online import driver
 from budgetjax.refitting import held_out, metric, training_data
+from budgetjax.tables import table_model
 from budgetjax.tables.columns import to_dense, unpack
 
 # What a machine of tests has, too little for what a test asks for.
@@ -252,7 +253,7 @@ def most_numbers(monkeypatch):
         found[0] = max(found[0], int(np.prod(X.shape)))
         return to_dense(X, dtype)
 
-    for module in (models, inputs, held_out):
+    for module in (table_model, inputs, held_out):
         monkeypatch.setattr(module, "to_dense", counting)
     return found
 

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import budgetjax as bj
+from budgetjax.tables.scaling import Scaling
 
 X, Y = bj.datasets.checkerboard(800, seed=0)
 PARTS = [slice(i, i + 200) for i in range(0, 800, 200)]
@@ -59,16 +60,16 @@ def test_compressed_and_refitted():
 
 def test_labelled_models():
     """Classes stay, and intercepts are averaged in their unit."""
-    scaling = bj.scaling.Scaling.translation(np.ones(2))
+    scaling = Scaling.translation(np.ones(2))
     names = np.array(["a", "b"])
-    parts = [bj.Labelled(learned(part), scaling, names) for part in PARTS]
+    parts = [bj.TableModel(learned(part), scaling, names) for part in PARTS]
     merged = bj.merge_models(parts, 80)
     assert set(bj.predict(merged, X).tolist()) == {"a", "b"}
     np.testing.assert_allclose(
         bj.decision_function(merged, X), mean(parts), rtol=1e-4, atol=1e-5
     )
     values = [
-        bj.Labelled(
+        bj.TableModel(
             bj.KernelModel(
                 bj.RBF(8.0), X[part], Y[part] * np.float32(1), np.float32(0)
             ),
@@ -83,7 +84,7 @@ def test_labelled_models():
         rtol=1e-4,
         atol=1e-4,
     )
-    several = [bj.Labelled((learned(part), learned(part, -Y))) for part in PARTS]
+    several = [bj.TableModel((learned(part), learned(part, -Y))) for part in PARTS]
     np.testing.assert_allclose(
         bj.decision_function(bj.merge_models(several, 80), X),
         mean(several),
@@ -93,7 +94,7 @@ def test_labelled_models():
 
 
 def labelled(**changes):
-    return bj.Labelled(learned(), classes=np.array([0, 1]))._replace(**changes)
+    return bj.TableModel(learned(), classes=np.array([0, 1]))._replace(**changes)
 
 
 @pytest.mark.parametrize(
@@ -122,7 +123,7 @@ def labelled(**changes):
         (
             lambda: [
                 labelled(),
-                labelled(scaling=bj.scaling.Scaling.translation(np.ones(2))),
+                labelled(scaling=Scaling.translation(np.ones(2))),
             ],
             5,
             "model 1 must have the scaling of model 0",

@@ -308,7 +308,7 @@ def test_the_default_classifier_learns_a_metric_where_it_is_better(as_installed)
 
 def test_a_compact_model_predicts_the_same(tmp_path):
     X, _ = stream()
-    model = bj.Labelled(refitted(3), classes=np.array(["a", "b", "c"]))
+    model = bj.TableModel(refitted(3), classes=np.array(["a", "b", "c"]))
     small = bj.compact(model)
     assert small.model.vectors.shape == (20, 3)
     for path, each in (("whole", model), ("small", small)):

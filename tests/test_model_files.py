@@ -252,7 +252,7 @@ class Estimator:
 
     @property
     def model_(self):
-        return bj.Labelled(None, classes=self.classes_)
+        return bj.TableModel(None, classes=self.classes_)
 
 
 @pytest.fixture

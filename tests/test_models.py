@@ -26,7 +26,6 @@ from small_models import (
 )
 
 import budgetjax as bj
-from budgetjax.models import class_labels, inverse_link
 from budgetjax.tables.scaling import Scaling
 
 
@@ -244,14 +243,14 @@ def test_a_model_of_a_stream_is_a_model_of_raw_rows():
 
 def test_a_tuple_of_models_has_one_per_class():
     states = (learned(), learned(), learned())
-    model = bj.Labelled(states, classes=np.array(["a", "b", "c"]))
+    model = bj.TableModel(states, classes=np.array(["a", "b", "c"]))
     scores = bj.decision_function(model, X)
     np.testing.assert_array_equal(scores[:, 2], bj.decision_function(states[2], X))
     assert set(bj.predict(model, X)) == {"a"}
 
 
 def test_the_intercept_of_a_regressor():
-    model = bj.Labelled(regressor(), intercept=1000.0)
+    model = bj.TableModel(regressor(), intercept=1000.0)
     scores = np.asarray(bj.decision_function(model.model, X), np.float64) + 1000
     np.testing.assert_array_equal(bj.predict(model, X), scores)
 
@@ -339,15 +338,15 @@ def model_of(kind, form):
     if form == "one per class":
         binary = learned()
         parts = (binary, bj.prune(binary, 3), bj.prune(binary, 2))
-        model = bj.Labelled(parts, scaling, WORDS)
+        model = bj.TableModel(parts, scaling, WORDS)
         return (model, RAW, WORDS[CLASSES]) if kind == "classes" else None
     if classifies:
         classes = WORDS[: max(2, columns)]
-        model = bj.Labelled(state, scaling, classes)
+        model = bj.TableModel(state, scaling, classes)
         words = classes[(targets + 1) // 2 if columns == 1 else targets]
     else:
         intercept = np.arange(1.0, columns + 1) if columns > 1 else 0.5
-        model, words = bj.Labelled(state, scaling, intercept=intercept), targets
+        model, words = bj.TableModel(state, scaling, intercept=intercept), targets
     return model if form == "labelled" else bj.StreamModel(model), RAW, words
 
 
@@ -394,7 +393,7 @@ FUNCTIONS = {
     "prune": (lambda m, *_: bj.prune(m, B), ALL, True),
     "prune to fewer": (lambda m, *_: bj.prune(m, 3), ALL, False),
     "refit": (
-        lambda m, X, y, _: bj.refit(m, X, y, loss=LOSSES[inverse_link(m)]),
+        lambda m, X, y, _: bj.refit(m, X, y, loss=LOSSES[m.link]),
         ("state", "kernel model", "stream"),
         False,
     ),
@@ -462,8 +461,8 @@ def test_what_a_model_predicts_belongs_to_it(kind, function, tmp_path):
         elif same:
             np.testing.assert_array_equal(found, expected)
         if not isinstance(new, np.ndarray):
-            known = class_labels(model)
-            np.testing.assert_array_equal(class_labels(new), known)
+            known = model.class_labels
+            np.testing.assert_array_equal(new.class_labels, known)
         if function == "compact" and kind == "odds":
             np.testing.assert_allclose(
                 bj.probabilities(new, rows), bj.probabilities(model, rows), atol=1e-5

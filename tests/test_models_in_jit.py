@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import budgetjax as bj
-from budgetjax import models
 from budgetjax.estimators import (
     BudgetedKernelClassifier,
     BudgetedKernelRegressor,
@@ -69,7 +68,7 @@ def outputs():
 
 
 MODELS = {
-    "units": lambda: bj.Labelled(
+    "units": lambda: bj.TableModel(
         state(bj.SGD(), NUMBERS / 5000, num_classes=None), intercept=40.0, unit=70.0
     ),
     "state": state,
@@ -82,7 +81,7 @@ MODELS = {
     "solution": lambda: bj.solve(bj.smo, X, SIGNS, kernel=bj.RBF(0.5)),
     "kernel model": lambda: bj.solve(bj.smo, X, SIGNS, kernel=bj.RBF(0.5)).model,
     "linear model": lambda: bj.solve(bj.dcd, X, SIGNS).model,
-    "labels of data": lambda: bj.Labelled(
+    "labels of data": lambda: bj.TableModel(
         state(), classes=np.array([3, 7]), intercept=0.3, calibration=2.0
     ),
     "standardised rows": lambda: stream(standardise=True),
@@ -123,7 +122,7 @@ def made(name):
 def functions(model):
     yield bj.predict
     yield bj.decision_function
-    if not models.is_regressor(model) and calibration.factor_of(model) is not None:
+    if not model.is_regressor and calibration.factor_of(model) is not None:
         yield bj.probabilities
 
 
@@ -141,7 +140,7 @@ def traced(function, model, rows):
     (many,) = jax.export.symbolic_shape("rows")
     shape = jax.ShapeDtypeStruct((many, 3), jnp.float32)
     yield "exported", jax.export.export(jax.jit(closed))(shape).call(rows)
-    single = models.as_labelled(model)
+    single = bj.TableModel.of(model)
     if isinstance(single.scaling, Scaling):
         with pytest.raises(ValueError, match="scaling must have values where a model"):
             jax.jit(function)(model, rows)
@@ -170,11 +169,11 @@ def test_a_model_predicts_in_a_program_what_it_predicts_outside(name, as_install
 
 
 def test_labels_of_text_are_refused_in_a_program_and_scores_are_not(as_installed):
-    model = bj.Labelled(state(), classes=np.array(["no", "yes"]), calibration=2.0)
+    model = bj.TableModel(state(), classes=np.array(["no", "yes"]), calibration=2.0)
     for function in (bj.decision_function, bj.probabilities):
         found = jax.jit(lambda rows, function=function: function(model, rows))(X)
         np.testing.assert_allclose(found, function(model, X), atol=1e-5)
-    large = bj.Labelled(state(), classes=np.array([2**40, 2**40 + 1]))
+    large = bj.TableModel(state(), classes=np.array([2**40, 2**40 + 1]))
     for one in (model, large):
         with pytest.raises(ValueError, match="must be numbers that JAX holds"):
             jax.jit(lambda rows, one=one: bj.predict(one, rows))(X)

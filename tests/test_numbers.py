@@ -10,7 +10,7 @@ from solving import KERNEL_SOLVERS, SOLVERS
 
 import budgetjax as bj
 from budgetjax import _counters, estimators
-from budgetjax.models import LinearModel
+from budgetjax.model import LinearModel
 from budgetjax.solvers.kernel import norms
 from budgetjax.tables import scaling
 

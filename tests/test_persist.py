@@ -403,7 +403,7 @@ def test_two_functions_of_one_name_keep_their_places(path):
 
 def test_a_state_is_enough_for_a_model_that_has_one(path):
     state = sgd()
-    labelled = bj.Labelled(scrambled(state), classes=np.array(["a", "b"]))
+    labelled = bj.TableModel(scrambled(state), classes=np.array(["a", "b"]))
     model = bj.StreamModel(labelled, np.arange(3), np.zeros(3))
     model_files.save(path, model)
     assert_identical(model_files.load(path, like=state), model)
@@ -578,7 +578,7 @@ def test_names_that_files_have_stay():
     known = (
         "ALMA AROW AROWMemory Ahpatron Average Ball Cache Counts DelayedProject "
         "DenseRows Euclidean Expansion FeatureMemory Forgetron ForgetronMemory "
-        "Fourier Grid History KernelMatrix KernelModel KernelRows Labelled "
+        "Fourier Grid History KernelMatrix KernelModel KernelRows "
         "Laplacian Linear LinearModel Mapped Matern Measured Merge MergeBestPair "
         "Momentum MultiMerge NORMA Name Norm Normalized Nystrom Objective "
         "OneInfinity OneTwo Order PInfinity PassiveAggressive Pegasos Perceptron "
@@ -586,7 +586,8 @@ def test_names_that_files_have_stay():
         "ProjectOntoNearest Projectron ProjectronMemory RBF RationalQuadratic "
         "RemoveFewestErrors RemoveLargestMargin RemoveOldest RemoveRandom "
         "RemoveSmallest Reservoir Rows SGD Scaling Sigmoid Solution Span SparseRows "
-        "State Static StreamModel Sum Sweep Table TwoInfinity Unbudgeted Waves "
+        "State Static StreamModel Sum Sweep Table TableModel TwoInfinity Unbudgeted "
+        "Waves "
     )
     assert [name for name in known.split() if names.type_of(name) is None] == []
 

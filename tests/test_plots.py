@@ -6,7 +6,7 @@ import pytest
 from matplotlib.figure import Figure
 
 import budgetjax as bj
-from budgetjax import models, plots
+from budgetjax import plots
 
 mpl.use("Agg")
 
@@ -20,7 +20,7 @@ def classifier(features=2, vectors=6, num_classes=3, **labelled):
     """A model of random vectors and coefficients."""
     random = np.random.default_rng(0)
     shape = (vectors, num_classes) if num_classes > 2 else (vectors,)
-    return bj.Labelled(
+    return bj.TableModel(
         bj.KernelModel(
             bj.RBF(0.5),
             random.normal(size=(vectors, features)).astype(np.float32),
@@ -104,7 +104,7 @@ def test_regions_of_models_without_support_vectors(axes):
     # The line that separates the classes.
     ((points,),) = [path.to_polygons(closed_only=False) for path in second.get_paths()]
     np.testing.assert_allclose(points.sum(axis=1), 0, atol=1e-2)
-    several = bj.Labelled((linear, linear, linear), classes=np.arange(3))
+    several = bj.TableModel((linear, linear, linear), classes=np.arange(3))
     plots.decision_regions(several, np.eye(2), axes=Figure().subplots())
 
 
@@ -236,7 +236,7 @@ def test_an_estimator_is_drawn_as_its_model(axes):
 
     plots.decision_regions(Fitted(), axes=axes)
     names = [text.get_text() for text in axes.get_legend().get_texts()]
-    assert names == [str(one) for one in models.class_labels(Fitted.model_)]
+    assert names == [str(one) for one in Fitted.model_.class_labels]
 
 
 @pytest.mark.parametrize("kind", ["values", "binary", "classes", "encoded"])
@@ -248,7 +248,7 @@ def test_features_are_mean_scores_of_varied_rows(kind, axes):
     else:
         model = classifier(3, num_classes=3 if kind == "classes" else 2)
     if kind == "values":
-        inside = model.model._replace(inverse_link=bj.losses.IDENTITY)
+        inside = model.model._replace(link=bj.losses.IDENTITY)
         model = model._replace(model=inside, unit=2.0, intercept=5.0)
     model = model._replace(feature_names=("one", "two", "three"))
     label = {"label": 1} if kind == "classes" else {}

@@ -88,7 +88,7 @@ def test_probabilities_of_a_calibrated_model(classes):
     np.testing.assert_allclose(actual.sum(axis=1), 1, rtol=1e-12)
     known = np.array([-1, 1]) if classes == 2 else np.arange(3)
     np.testing.assert_array_equal(known[actual.argmax(1)], bj.predict(model, X))
-    named = bj.calibrate(bj.Labelled(state, classes=names), X, names[codes])
+    named = bj.calibrate(bj.TableModel(state, classes=names), X, names[codes])
     np.testing.assert_array_equal(bj.probabilities(named, X), actual)
     # Rows of weight 0 might as well not be there.
     weight = np.where(np.arange(N) < 20, 3.0, 0.0)
@@ -108,7 +108,7 @@ def test_states_with_the_logistic_loss_need_no_calibration():
     np.testing.assert_allclose(actual[:, 1], 1 / (1 + np.exp(-score)), rtol=1e-12)
     factor = bj.calibrate(state, X, y).calibration
     assert factor != 1
-    again = bj.probabilities(bj.Labelled(state), X[:4])
+    again = bj.probabilities(bj.TableModel(state), X[:4])
     np.testing.assert_allclose(again, actual, rtol=1e-5)
 
 
@@ -167,7 +167,7 @@ def test_a_refit_calibrates_on_rows_that_it_has_not_learned():
     assert len(codes) == N
     expected = calibration.fit_factor(np.concatenate(scores), codes, np.ones(N))
     np.testing.assert_allclose(model.calibration, expected, rtol=1e-3)
-    assert type(model) is bj.Labelled
+    assert type(model) is bj.TableModel
     batches = [(X[:12], y[:12]), (X[12:], y[12:])]
     other = bj.refit(state, batches, calibrate=True)
     assert 0 < other.calibration < np.inf
@@ -204,7 +204,7 @@ def test_probabilities_are_traced():
             jax.jit(lambda rows, model=model: bj.probabilities(model, rows))(X),
         ):
             np.testing.assert_allclose(found, expected, atol=1e-6)
-    scaled = bj.Labelled(model, scaling=Scaling.empty(X.shape[1]).updated(X))
+    scaled = bj.TableModel(model, scaling=Scaling.empty(X.shape[1]).updated(X))
     with pytest.raises(ValueError, match="must have values where a model scales"):
         jax.eval_shape(bj.decision_function, scaled, X)
 

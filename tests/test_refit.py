@@ -897,7 +897,7 @@ def test_what_predicts_raw_targets_learns_its_intercept():
         bj.RBF(GAMMA), num_features=D, budget=BUDGET, num_classes=None
     )
     state, _ = bj.run(state, X, targets - 5)
-    model = bj.Labelled(state, intercept=4.0)
+    model = bj.TableModel(state, intercept=4.0)
     found = bj.refit(model, X, targets, loss="squared", penalty=10.0)
     root = np.asarray(state.learner.basis(state), float)
     rows = np.asarray(state.kernel.gram(X, state.expansion.vectors), float)
@@ -924,7 +924,7 @@ def of_solver(num_classes=2, classes=None):
     y = answers(X, num_classes)
     if classes is None:
         return model, X, y
-    return bj.Labelled(model, classes=classes), X, classes[(y + 1) // 2]
+    return bj.TableModel(model, classes=classes), X, classes[(y + 1) // 2]
 
 
 def test_the_model_of_a_solver_gets_coefficients_and_a_bias():
@@ -964,7 +964,11 @@ def test_models_of_solvers_that_are_refused(as_installed):
     for given, more, says in (
         (model, {"learn_metric": True}, "learn_metric must be False for the model of"),
         (empty, {}, "state must have support vectors, got none"),
-        (bj.Labelled((model, model)), {}, "state must be a single model, got 2 in one"),
+        (
+            bj.TableModel((model, model)),
+            {},
+            "state must be a single model, got 2 in one",
+        ),
     ):
         with pytest.raises(ValueError, match=f"^refit: {says}"):
             bj.refit(given, X, y, **more)

@@ -15,6 +15,7 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec
 import budgetjax as bj
 from budgetjax import _sharding, scoring
 from budgetjax.refitting import adam, newton
+from budgetjax.tables.scaling import Scaling
 
 N = 256
 X, Y = bj.datasets.checkerboard(N, seed=0)
@@ -56,7 +57,7 @@ REFITS = {
         {"loss": "logistic"},
     ),
     "values": (
-        lambda: bj.Labelled(learned(VALUES - 100, num_classes=None), intercept=100.0),
+        lambda: bj.TableModel(learned(VALUES - 100, num_classes=None), intercept=100.0),
         VALUES,
         {"loss": "huber"},
     ),
@@ -149,7 +150,7 @@ def test_one_class_of_divided_rows():
 def test_labelled_models_score_divided_rows():
     """On the host, as for other rows."""
     labels = np.array(["a", "b"])
-    model = bj.Labelled(learned(), bj.scaling.Scaling.translation(np.ones(2)), labels)
+    model = bj.TableModel(learned(), Scaling.translation(np.ones(2)), labels)
     rows = divided(X)[0]
     np.testing.assert_array_equal(bj.predict(model, rows), bj.predict(model, X))
     # A larger penalty lets coefficients grow to 900, whose products round to 1e-4.

@@ -27,10 +27,10 @@ def test_a_state_is_printed_in_one_line():
     )
     assert "Array(" not in text
     assert "\n" not in text
-    model = bj.Labelled(
+    model = bj.TableModel(
         state, classes=np.array(["a", "b"]), feature_names=tuple("x" * 784)
     )
-    assert repr(model).startswith(f"Labelled(model={text}, scaling=None, ")
+    assert repr(model).startswith(f"TableModel(model={text}, scaling=None, ")
     assert "classes=['a', 'b'], feature_names=('x', 'x', 'x', ... 784 in all)" in repr(
         model
     )

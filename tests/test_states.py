@@ -11,7 +11,7 @@ import pytest
 import registry
 
 import budgetjax as bj
-from budgetjax import losses, models
+from budgetjax import losses
 from budgetjax.online import driver
 from budgetjax.online.edits import write
 from budgetjax.online.slots import FREE
@@ -40,7 +40,7 @@ def test_a_learner_is_no_state(kind, as_installed):
 
 
 def test_what_is_no_state_is_refused(as_installed):
-    model = bj.StreamModel(bj.Labelled(made(bj.Pegasos())))
+    model = bj.StreamModel(bj.TableModel(made(bj.Pegasos())))
     for message, call in {
         "run: state must be of a learner, .* got StreamModel": (
             lambda: bj.run(model, X, y)
@@ -213,7 +213,7 @@ def test_what_is_not_finite_says_why():
         (X, "coefficients overflow float32; a learning rate"),
     ):
         kernel = bj.Linear() if "overflow float32; s" in why else state.kernel
-        wrong = models.set_kernel(state, kernel)
+        wrong = state._exchange(kernel=kernel)
         scores, weights = jnp.full(len(X), jnp.nan), jnp.ones(len(X))
         with pytest.raises(ValueError, match=why):
             driver.check_result(wrong, scores, jnp.array(rows), weights)

@@ -18,7 +18,7 @@ from compare import FLOAT32, assert_same, mistakes
 from streams import LEARNERS, ROWS, cut, fit, identical, without_classes
 
 import budgetjax as bj
-from budgetjax import _rows, datasets, models
+from budgetjax import _rows, datasets
 from budgetjax.online import span
 from budgetjax.saving import model_files
 from budgetjax.stream import Batches, batches
@@ -99,7 +99,7 @@ def test_at_the_end_the_rows_of_the_reservoir_come_again(name, standardise):
     weight = np.arange(N) % 3.0
     plain = fit(row, [(X, y, weight)], standardise=standardise)
     model = fit(row, [(X, y, weight)], standardise=standardise, reservoir=70)
-    identical(models.rewrap(model, plain.state), plain)
+    identical(model.with_inner(plain.state), plain)
     # All of weight above 0, if there is room, and each once.
     model = fit(row, [(X, y, weight)], standardise=standardise, reservoir=N)
     order = np.argsort(np.random.default_rng(np.random.PCG64(0)).random(133))
@@ -288,7 +288,7 @@ def test_saved_and_loaded_it_predicts_the_same(row, tmp_path):
 
 def test_a_curve_is_thinned_evenly():
     state = bj.Perceptron().init(bj.RBF(1.0), num_features=1, budget=1)
-    model = StreamModel(bj.Labelled(state))
+    model = StreamModel(bj.TableModel(state))
     for i in range(1, 7778):
         model = extend_curve(model, state, None, 10, 9, float(i % 3))
         assert len(model.rows) <= MAX_POINTS

@@ -244,7 +244,7 @@ def test_intercepts_and_quantiles_of_raw_targets():
         standard = (y - y.mean()) / y.std()
         start = made(bj.SGD(loss=losses.quantile(LEVELS)))
         state, _ = bj.run(start, X[:N], standard[:N])
-        model = bj.Labelled(state, intercept=y.mean())
+        model = bj.TableModel(state, intercept=y.mean())
         found = bj.refit(model, X, y, loss=losses.quantile(LEVELS), penalty=10 * unit)
         assert found.intercept.shape == (K,)
         below = np.mean(y[:, None] < bj.predict(found, X), axis=0)

@@ -10,7 +10,6 @@ from budgetjax._rows import SparseMatrix
 from budgetjax.cli import reading
 from budgetjax.cli.learners import Job
 from budgetjax.kernels import RBF, Mapped
-from budgetjax.models import Labelled
 from budgetjax.online.learner import Learner
 from budgetjax.stream.batches import cast_numbers
 from budgetjax.stream.reservoir import Reservoir, default_size, is_sparse
@@ -18,6 +17,7 @@ from budgetjax.tables.columns import unpack
 from budgetjax.tables.encoding import Encoding
 from budgetjax.tables.labels import encode_labels
 from budgetjax.tables.scaling import Scaling
+from budgetjax.tables.table_model import TableModel
 
 
 class Choice(NamedTuple):
@@ -34,7 +34,7 @@ class Choice(NamedTuple):
     kernel: RBF
     standardise: bool
     encoding: Encoding | None = None
-    model: Labelled | None = None
+    model: TableModel | None = None
     text: str | None = None
 
 

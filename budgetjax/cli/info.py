@@ -10,14 +10,15 @@ import numpy as np
 
 # All records that a file may hold are known then.
 import budgetjax.public  # noqa: F401
-from budgetjax import models
 from budgetjax._record import value_repr
 from budgetjax.cli import reports, targets
-from budgetjax.online.state import Online
+from budgetjax.model import KernelModel, Model
+from budgetjax.online.state import Online, State
 from budgetjax.saving import model_files, trees
 from budgetjax.saving.names import has_fields, is_estimator, parts_of
 from budgetjax.stream.model import StreamModel
 from budgetjax.tables.encoding import Encoding
+from budgetjax.tables.table_model import TableModel
 
 # A name, its text, and, if different, its value for programs.
 Line = tuple[str, str] | tuple[str, str, object]
@@ -72,21 +73,21 @@ def _describe_contents(path: str, about: dict[str, Any]) -> Iterator[Line]:
             yield "learner", about["learner"]
         yield "not shown", str(error)
         return
-    whole = models.as_labelled(value)
+    model = getattr(value, "model_", value)
     if isinstance(value, StreamModel):
         again = int(value.state.num_seen) > value.num_rows
         read = f"{value.num_rows:,}" + ", and a sample of them again" * again
         yield "rows read", read, value.num_rows
-        error = targets.format_error(value.error, models.is_regressor(value))
+        error = targets.format_error(value.error, value.is_regressor)
         error += ", by the stream, without the refit" * bool(notes.get("refit"))
         yield "progressive error", error, value.error if value.num_rows else None
         if (learned := notes.get("training_error")) is not None:
-            error = targets.format_error(learned, models.is_regressor(value))
+            error = targets.format_error(learned, value.is_regressor)
             yield "training error", f"{error}, of rows that it has learned", learned
-    if isinstance(value, StreamModel | models.Labelled):
+    whole = TableModel.find(model) if isinstance(model, Model) else None
+    if whole and isinstance(value, StreamModel | TableModel):
         scaled = "none" if whole.scaling is None else "every feature to deviation 1"
-        fills = models.imputes_missing(whole)
-        scaled += ", what is missing to the mean" * fills
+        scaled += ", what is missing to the mean" * whole.fills
         if isinstance(whole.scaling, Encoding):
             columns, codes = whole.scaling.num_columns, whole.scaling.num_codes
             scaled = f"{columns:,} columns as {codes:,} codes"
@@ -95,12 +96,12 @@ def _describe_contents(path: str, about: dict[str, Any]) -> Iterator[Line]:
         yield "scaling", scaled
     if "batch_rows" in notes:
         yield "checkpoint", f"after {notes['rows']:,} rows of a stream", notes["rows"]
-    if columns := whole.feature_names:
+    if whole and (columns := whole.feature_names):
         yield "columns", reports.join_values(columns), columns
-    if type(whole.model) is tuple:
-        number = len(whole.model)
+    if whole and whole.is_several:
+        number = len(whole.parts)
         yield "models", f"{number}, one per class; the first:", number
-    yield from _describe_model(models.unwrap(value))
+    yield from _describe_model(model.inner if isinstance(model, Model) else model)
     estimator: Any = value
     own = estimator.get_params(deep=False) if is_estimator(type(value)) else {}
     for name, parameter in own.items():
@@ -109,10 +110,10 @@ def _describe_contents(path: str, about: dict[str, Any]) -> Iterator[Line]:
 
 def _describe_model(model: Any) -> Iterator[Line]:
     """The sizes and numbers of a state, or of the model of a solver."""
-    if isinstance(model, models.State | models.KernelModel | models.LinearModel):
-        width = models.own_rows(model).shape[-1]
+    if isinstance(model, Model):
+        width = model.num_features
         yield "features", f"{width:,}", width
-    if isinstance(model, models.State):
+    if isinstance(model, State):
         expansion: Any = model.expansion
         if np.ndim(expansion.num_active):
             number = np.size(expansion.num_active)
@@ -121,7 +122,7 @@ def _describe_model(model: Any) -> Iterator[Line]:
             active, budget = int(expansion.num_active), int(expansion.budget)
             text = f"{active:,} of at most {budget:,}"
             yield "support vectors", text, {"active": active, "budget": budget}
-    elif isinstance(model, models.KernelModel):
+    elif isinstance(model, KernelModel):
         number = len(model.vectors)
         yield "support vectors", f"{number:,}", {"active": number}
     fields = _fields(model)

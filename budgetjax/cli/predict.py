@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import click
 import numpy as np
 
-from budgetjax import _progress, models
+from budgetjax import _progress
 from budgetjax.cli import options, reading, reports
 from budgetjax.cli.reading import Model
 from budgetjax.cli.targets import Accuracy
@@ -56,7 +56,7 @@ def _lines(
     shows: bool,
 ) -> Iterator[str]:
     """The output, in pieces; `more` names the numbers after a prediction."""
-    fills = models.imputes_missing(model.model)
+    fills = model.model.fills
     if more is not None and model.classes is not None:
         names = [
             f"{more}_{reports.format_label(one)}" for one in model.classes.tolist()
@@ -69,7 +69,7 @@ def _lines(
             reading.check_finite(source, X, accuracy.rows, fills)
             if more is not None:
                 values = model.model.decision_function(X)
-                predicted = models.predict_from_scores(model.model, values)
+                predicted = model.model.predict_from_scores(values)
                 if more == "probability":
                     values = calibration.of_scores(model.model, values)
                 values = values.reshape(len(values), -1)

@@ -12,13 +12,13 @@ import numpy as np
 
 # All records that a file may hold are known then.
 import budgetjax.public  # noqa: F401
-from budgetjax import _checks, models, stream
+from budgetjax import _checks, stream
 from budgetjax._errors import names_errors
 from budgetjax._rows import SparseMatrix
 from budgetjax.cli import reports
 from budgetjax.cli.options import STANDARD, Columns
 from budgetjax.cli.reports import join_values, with_count
-from budgetjax.models import Labelled
+from budgetjax.model import LinearModel
 from budgetjax.online import examples
 from budgetjax.refitting import calibration
 from budgetjax.saving import model_files
@@ -26,6 +26,7 @@ from budgetjax.stream.batches import Batches
 from budgetjax.stream.readers import formats
 from budgetjax.stream.readers.columns import split_feature
 from budgetjax.tables.columns import check_columns
+from budgetjax.tables.table_model import TableModel
 
 # A file, several files, or a folder.
 Path = str | Sequence[str]
@@ -253,13 +254,13 @@ def is_text_target(classes: np.ndarray | None) -> bool | None:
 
 
 class Model(NamedTuple):
-    """The content of a file, the `Labelled` that predicts, and its properties.
+    """The content of a file, the `TableModel` that predicts, and its properties.
 
     A regressor has no classes. The target is the target column of the training.
     """
 
     value: Any
-    model: Labelled
+    model: TableModel
     classes: np.ndarray | None
     num_features: int
     target: str | None
@@ -268,10 +269,11 @@ class Model(NamedTuple):
 def open_model(path: str) -> Model:
     """Loads a model of any kind that predicts."""
     value, notes = model_files.read(path)
-    model = models.as_labelled(value)
     with names_errors(path):
-        num_features = models.num_features(model)
-    classes, target = models.class_labels(model), (notes or {}).get("target")
+        model = TableModel.of(value)
+        model.check_single()
+    num_features = model.num_features
+    classes, target = model.class_labels, (notes or {}).get("target")
     return Model(value, model, classes, num_features, target)
 
 
@@ -291,9 +293,9 @@ def open_rows(model: Model, files: Sequence[str], columns: Columns) -> Batches:
     ):
         columns = columns._replace(target=model.target)
     # In LIBSVM text nothing is missing: features without a value are 0.
-    if models.imputes_missing(model.model) and "allow_missing" in file_format.arguments:
+    if model.model.fills and "allow_missing" in file_format.arguments:
         columns = columns._replace(missing="mean")
-    linear = isinstance(models.unwrap(model.model), models.LinearModel)
+    linear = isinstance(model.model.inner, LinearModel)
     return open_for_model(
         *(path, columns, model.model.feature_names, model.num_features),
         # Scaled rows are dense.

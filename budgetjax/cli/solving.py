@@ -11,7 +11,6 @@ from budgetjax._rows import SparseMatrix
 from budgetjax.cli import learners, options, reading, reports, targets
 from budgetjax.cli.learners import Job
 from budgetjax.kernels import RBF
-from budgetjax.models import Labelled
 from budgetjax.solvers.one_versus_rest import (
     CLASSIFIER_DEFAULTS,
     combine_models,
@@ -23,6 +22,7 @@ from budgetjax.solvers.solver import Solver
 from budgetjax.stream.batches import cast_numbers
 from budgetjax.tables import scaling
 from budgetjax.tables.scaling import Scaling
+from budgetjax.tables.table_model import TableModel
 
 # Arguments of solvers that are not settings.
 OWN = (
@@ -33,7 +33,7 @@ OWN = (
 BYTES = 16
 
 
-def train(job: Job, solver: Solver) -> Labelled:
+def train(job: Job, solver: Solver) -> TableModel:
     """Trains with a solver: one model for two classes, otherwise one per class."""
     arguments = _arguments(job.training, solver)
     X, y, weight, scaling = _read_all(job, solver)
@@ -62,7 +62,7 @@ def train(job: Job, solver: Solver) -> Labelled:
     if not solver.linear:
         each = [len(one.model.vectors) for one in solutions]
         job.say("support vectors", f"{max(each):,}" + " at most" * (len(each) > 1))
-    return Labelled(model, scaling, classes, job.source.feature_names)
+    return TableModel(model, scaling, classes, job.source.feature_names)
 
 
 def find_solver(learner: str | None) -> Solver | None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 import jax
 import numpy as np
 
-from budgetjax import models, plots
+from budgetjax import plots
 from budgetjax._errors import names_errors
 from budgetjax._rows import regroup
 from budgetjax.cli import options, reading, reports, targets
@@ -22,6 +22,7 @@ from budgetjax.online.sweeps import Table
 from budgetjax.saving import model_files
 from budgetjax.stream.batches import Batches
 from budgetjax.tables.scaling import Scaling
+from budgetjax.tables.table_model import TableModel
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -100,12 +101,12 @@ def _run_grid(
         gamma = [float(f"{multiple * usual:.4g}") for multiple in MULTIPLES]
 
     _use_all_cores()
-    coded = models.Labelled(None, classes=about.labels, intercept=about.mean)
+    coded = TableModel(None, classes=about.labels, intercept=about.mean)
     with names_errors(job.source.name):
         if job.training.standardise:
             scaling = Scaling.empty(X.shape[1], fills=job.fills)
             X = scaling.updated(scaling.filled(X)).apply(X)
-        y = models.encode_targets(coded, y)
+        y = coded.encode_targets(y)
 
     def init(gamma: Any, budget: Any, **more: Any) -> Any:
         return dataclasses.replace(choice.learner, **more).init(

@@ -10,7 +10,7 @@ from typing import Any
 import click
 import numpy as np
 
-from budgetjax import _rows, models
+from budgetjax import _rows
 from budgetjax._errors import names_errors
 from budgetjax.cli import (
     encoding_choice,
@@ -36,6 +36,7 @@ from budgetjax.stream.model import StreamModel
 from budgetjax.stream.readers import formats
 from budgetjax.stream.reservoir import default_size
 from budgetjax.tables.encoding import Encoding
+from budgetjax.tables.table_model import TableModel
 
 # The least points of the learning curve of a file that is long enough for so many
 # batches.
@@ -78,7 +79,7 @@ def train(
     job.say("model", model)
     if tested is not None:
         accuracy = targets.Accuracy(tested.name, about.labels)
-        fills = models.imputes_missing(fitted)
+        fills = TableModel.of(fitted).fills
         for X, y, *_ in tested:
             reading.check_finite(tested, X, accuracy.rows, fills)
             accuracy.add(np.asarray(fitted.predict(X)), y)
@@ -87,7 +88,7 @@ def train(
     job.say("time", f"{time.perf_counter() - started:.1f} seconds")
 
 
-def measure_training_error(job: Job, fitted: StreamModel | models.Labelled) -> float:
+def measure_training_error(job: Job, fitted: StreamModel | TableModel) -> float:
     """The error of the model on the rows that it has learned, for the report.
 
     The progressive error is that of the stream, whose model a refit replaces.

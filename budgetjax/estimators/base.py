@@ -12,12 +12,12 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from budgetjax import _checks, _compile_cache, models
+from budgetjax import _checks, _compile_cache
 from budgetjax._errors import ArgumentError, names_class
 from budgetjax._record import Record, fields_of
 from budgetjax.estimators import categories, inputs
 from budgetjax.estimators.inputs import Rows, Table, Weights
-from budgetjax.models import Labelled
+from budgetjax.tables.table_model import TableModel
 
 Own = TypeVar("Own", bound="Estimator")
 # Rows to learn, their labels or targets, and their weights.
@@ -70,7 +70,7 @@ class Estimator(BaseEstimator):
     __no_type_check__ = True
 
     # For an online estimator, the model of the stream. All fitted attributes read it.
-    _model: Labelled = cast(Labelled, SetByFit())
+    _model: TableModel = cast(TableModel, SetByFit())
     n_iter_: int = cast(int, SetByFit())
     n_features_in_: int = cast(int, SetByFit())
 
@@ -97,7 +97,7 @@ class Estimator(BaseEstimator):
         return super().set_params(**own)
 
     @property
-    def model_(self) -> Labelled:
+    def model_(self) -> TableModel:
         """The model that predicts from raw rows, for all functions of budgetjax."""
         return self._model
 
@@ -126,9 +126,9 @@ class Estimator(BaseEstimator):
 
     def _support(self) -> tuple[np.ndarray, np.ndarray]:
         model = self.model_
-        parts = model.model if type(model.model) is tuple else (model.model,)
+        parts = model.parts
         try:
-            supports = [models.support(model._replace(model=part)) for part in parts]
+            supports = [model._replace(model=part).support() for part in parts]
         except ValueError as error:
             name = type(self).__name__
             raise AttributeError(f"{name} has no support vectors") from error
@@ -166,7 +166,7 @@ class Estimator(BaseEstimator):
         """Rows to predict, after checks."""
         check_is_fitted(self)
         rows = self._validate(X=X, reset=False)
-        inputs.check_range(rows, models.dtype_of(self._model))
+        inputs.check_range(rows, self._model.dtype)
         return rows
 
     def _examples(
@@ -187,7 +187,7 @@ class Estimator(BaseEstimator):
         self, X: Rows, sample_weight: Weights, *, first: bool
     ) -> Float[np.ndarray, " n"]:
         """The weights of rows to learn, after checks of both."""
-        dtype = inputs.dtype_of(X) if first else models.dtype_of(self._model)
+        dtype = inputs.dtype_of(X) if first else self._model.dtype
         inputs.check_range(X, dtype)
         return inputs.check_weights(sample_weight, X)
 
@@ -212,8 +212,8 @@ class Classifier(ClassifierMixin, Estimator):
           Shape `(n,)` for two classes, above 0 for the second one; otherwise
           `(n, classes)`.
         """
-        return models.decision_function(self.model_, self._rows(X))
+        return self.model_.decision_function(self._rows(X))
 
     def predict(self, X: Table) -> Shaped[np.ndarray, " n"]:
         """The label of the largest score of each row; see `decision_function`."""
-        return models.predict(self.model_, self._rows(X))
+        return self.model_.predict(self._rows(X))

@@ -22,7 +22,7 @@ from budgetjax.estimators.inputs import (
     Weights,
 )
 from budgetjax.kernels import Kernel
-from budgetjax.models import KernelModel, Labelled, LinearModel
+from budgetjax.model import KernelModel, LinearModel
 from budgetjax.online import defaults
 from budgetjax.refitting.reduce import prune
 from budgetjax.refitting.refit import refit
@@ -37,6 +37,7 @@ from budgetjax.solvers.one_versus_rest import (
     one_versus_rest,
 )
 from budgetjax.solvers.solver import Solver
+from budgetjax.tables.table_model import TableModel
 
 
 @dataclasses.dataclass(eq=False, repr=False, kw_only=True)
@@ -126,7 +127,7 @@ class OneVersusRest(Classifier):
             )
         )
         scaling, names = inputs.translation(origin), inputs.names_of(self)
-        self._model = Labelled(combine_models(solutions), scaling, classes, names)
+        self._model = TableModel(combine_models(solutions), scaling, classes, names)
         self.n_iter_ = max(int(solution.history.step[-1]) for solution in solutions)
         return self
 

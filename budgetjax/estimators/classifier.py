@@ -7,7 +7,6 @@ from jaxtyping import Float, Shaped
 from numpy.typing import ArrayLike
 from sklearn.utils.metaestimators import available_if
 
-from budgetjax import models
 from budgetjax._errors import ArgumentError, names_class
 from budgetjax.estimators import inputs
 from budgetjax.estimators.base import Classifier
@@ -15,9 +14,9 @@ from budgetjax.estimators.forms import FINEST_FOR_LABELS, TRIED_FOR_LABELS
 from budgetjax.estimators.inputs import ClassWeight, Table, Weights
 from budgetjax.estimators.online import Prepared
 from budgetjax.estimators.supervised import Supervised
-from budgetjax.models import Labelled
 from budgetjax.online import defaults
 from budgetjax.refitting import calibration
+from budgetjax.tables.table_model import TableModel
 
 
 @dataclasses.dataclass(eq=False, repr=False, kw_only=True)
@@ -171,7 +170,7 @@ class BudgetedKernelClassifier(Classifier, Supervised):
         classes, balance = inputs.classes_of(found), self.class_weight
         weights = weights * inputs.class_weights(balance, classes, found, found)
         rows, found, weights = inputs.drop_weightless(weights, rows, found)
-        return rows, found, weights, Labelled(None, classes=classes)
+        return rows, found, weights, TableModel(None, classes=classes)
 
     @names_class
     def partial_fit(
@@ -212,8 +211,8 @@ class BudgetedKernelClassifier(Classifier, Supervised):
             raise ArgumentError("class_weight", wanted, f"{self.class_weight!r}")
         rows, y, weights = self._examples(X, y, sample_weight, first=first)
         weights = weights * inputs.class_weights(self.class_weight, classes, classes, y)
-        labels = Labelled(None, classes=classes)
-        y = models.encode_targets(labels, y)
+        labels = TableModel(None, classes=classes)
+        y = labels.encode_targets(y)
         self._continue_stream((rows, y, weights, labels))
         return self
 

@@ -7,14 +7,13 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from budgetjax import models
 from budgetjax.estimators import inputs
 from budgetjax.estimators.inputs import EncodedRows, Features, Rows, Sample
 from budgetjax.kernels import Mapped
-from budgetjax.models import Labelled
 from budgetjax.refitting import refit
 from budgetjax.tables import encoding, scaling
 from budgetjax.tables.encoding import Encoding
+from budgetjax.tables.table_model import TableModel
 
 # What to try on a table: bins per column, the factor of the default gamma, and how many
 # values of a column may have an edge each. No bins are standardised columns whose
@@ -193,7 +192,7 @@ def list_forms(
     return _pad([*raw, *numbers], RAW_WIDTHS) + _pad(codes, step)
 
 
-def strip_padding(model: Labelled, X: Features) -> Labelled:
+def strip_padding(model: TableModel, X: Features) -> TableModel:
     """A model of padded rows, for rows as they are."""
     codes = model.scaling
     is_encoded = isinstance(codes, Encoding)
@@ -214,7 +213,7 @@ def strip_padding(model: Labelled, X: Features) -> Labelled:
     expansion = expansion._replace(vectors=vectors, origin=origin)
     if isinstance(codes, scaling.Scaling):
         codes = inputs.translation(codes.mean[:count])
-    state = models.set_kernel(model.model, kernel)._replace(expansion=expansion)
+    state = model.model._exchange(kernel=kernel)._replace(expansion=expansion)
     return model._replace(model=state, scaling=codes)
 
 

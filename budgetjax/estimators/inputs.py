@@ -17,11 +17,10 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.sparsefuncs import csc_median_axis_0, mean_variance_axis
 from sklearn.utils.validation import _check_sample_weight
 
-from budgetjax import _checks, models
+from budgetjax import _checks
 from budgetjax._errors import ArgumentError
 from budgetjax._rows import SparseMatrix
 from budgetjax.kernels import Kernel
-from budgetjax.models import Labelled
 from budgetjax.online import defaults
 from budgetjax.scoring import format_labels
 from budgetjax.tables import scaling
@@ -29,6 +28,7 @@ from budgetjax.tables.columns import to_dense
 from budgetjax.tables.encoding import Encoding
 from budgetjax.tables.labels import label_indices
 from budgetjax.tables.scaling import Scaling
+from budgetjax.tables.table_model import TableModel
 
 
 @runtime_checkable
@@ -241,11 +241,11 @@ def translation(origin: Float[np.ndarray, " features"]) -> Scaling | None:
     return Scaling.translation(origin) if np.any(origin) else None
 
 
-def origin(model: Labelled) -> Float[np.ndarray, " features"]:
+def origin(model: TableModel) -> Float[np.ndarray, " features"]:
     """The origin of a model, which it subtracts from rows or their features."""
     if isinstance(model.scaling, Scaling):
         return model.scaling.mean
-    return np.zeros(models.num_features(model.model))
+    return np.zeros(model.model.num_features)
 
 
 def names_of(estimator: BaseEstimator) -> tuple[str, ...] | None:

@@ -7,17 +7,17 @@ import numpy as np
 from jaxtyping import Float, Int
 from sklearn.base import OutlierMixin
 
-from budgetjax import _checks, models
+from budgetjax import _checks
 from budgetjax._errors import names_class
 from budgetjax.estimators import inputs
 from budgetjax.estimators.inputs import RandomState, Rows, Table, Weights
 from budgetjax.estimators.online import OnlineEstimator, Streamed
 from budgetjax.kernels import Kernel
-from budgetjax.models import Labelled
 from budgetjax.online import defaults
 from budgetjax.online.defaults import Choice
 from budgetjax.online.maintenance import Maintenance
 from budgetjax.refitting.one_class import one_class
+from budgetjax.tables.table_model import TableModel
 
 
 @dataclasses.dataclass(eq=False, repr=False)
@@ -82,7 +82,7 @@ class BudgetedOneClass(OutlierMixin, OnlineEstimator):
         It works as `BudgetedKernelClassifier.fit`, but ignores `y`.
         """
         rows, weights = self._rows_and_weights(X, sample_weight, first=True)
-        self._fit_stream((rows, np.ones(len(weights)), weights, Labelled(None)))
+        self._fit_stream((rows, np.ones(len(weights)), weights, TableModel(None)))
         return self
 
     @names_class
@@ -92,7 +92,7 @@ class BudgetedOneClass(OutlierMixin, OnlineEstimator):
         """Continues to learn; see `fit` and `BudgetedKernelClassifier.partial_fit`."""
         first = not self.__sklearn_is_fitted__()
         rows, weights = self._rows_and_weights(X, sample_weight, first=first)
-        labels = Labelled(None, intercept=0.0 if first else self._model.intercept)
+        labels = TableModel(None, intercept=0.0 if first else self._model.intercept)
         ones = np.ones(len(weights))
         self._continue_stream((rows, ones, weights, labels))
         return self
@@ -112,7 +112,7 @@ class BudgetedOneClass(OutlierMixin, OnlineEstimator):
 
         The cost is O(n budget features).
         """
-        scores = models.decision_function(self.model_, self._rows(X))
+        scores = self.model_.decision_function(self._rows(X))
         return scores.astype(np.float64)
 
     def score_samples(self, X: Table) -> Float[np.ndarray, " n"]:
@@ -127,7 +127,7 @@ class BudgetedOneClass(OutlierMixin, OnlineEstimator):
         _checks.positive("penalty", self.penalty)
         return True
 
-    def _choose(self, labels: Labelled, seed: int, *, refits: bool) -> Choice:
+    def _choose(self, labels: TableModel, seed: int, *, refits: bool) -> Choice:
         return defaults.choose(
             "auto",
             maintenance=self.maintenance,
@@ -136,9 +136,9 @@ class BudgetedOneClass(OutlierMixin, OnlineEstimator):
             refits=refits,
         )
 
-    def _refit(self, streamed: list[Streamed], *unused: Any, **more: Any) -> Labelled:
+    def _refit(self, streamed: list[Streamed], *unused: Any, **more: Any) -> TableModel:
         ((_, model, examples, *_),) = streamed
-        data = examples.data(models.dtype_of(model))
+        data = examples.data(model.dtype)
         solved = one_class(
             *(model.model, data["X"]),
             weight=data.get("weight"),

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float, Int, Shaped
 from sklearn.utils import check_random_state
 
-from budgetjax import _checks, _progress, _record, _rows, models
+from budgetjax import _checks, _progress, _record, _rows
 from budgetjax._errors import names_class
 from budgetjax._rows import pad_rows, rows_at_once
 from budgetjax.estimators import inputs
@@ -24,7 +24,6 @@ from budgetjax.estimators.inputs import (
     SparseRows,
 )
 from budgetjax.kernels import Kernel, Mapped
-from budgetjax.models import Labelled
 from budgetjax.online import driver, importance
 from budgetjax.online.changes import average_iterates, with_room
 from budgetjax.online.defaults import Choice
@@ -38,6 +37,7 @@ from budgetjax.stream.batches import Batches
 from budgetjax.stream.reservoir import Reservoir, default_size
 from budgetjax.tables.columns import pack, unpack
 from budgetjax.tables.encoding import Encoding
+from budgetjax.tables.table_model import TableModel
 
 # The minimum number of rows that the refit pads to.
 FEWEST_TO_REFIT = 256
@@ -61,7 +61,7 @@ REFITTING = threading.RLock()
 # Rows to learn; their targets, in the form of the learner's labels or as numbers; their
 # weights; and a model of nothing yet, with the classes or the intercept.
 Prepared: TypeAlias = tuple[
-    Rows, Shaped[np.ndarray, "n ..."], Float[np.ndarray, " n"], Labelled
+    Rows, Shaped[np.ndarray, "n ..."], Float[np.ndarray, " n"], TableModel
 ]
 
 
@@ -127,7 +127,7 @@ class Waiting(NamedTuple):
     X: Any
     y: Shaped[np.ndarray, "n ..."]
     weights: Float[np.ndarray, " n"]
-    labels: Labelled
+    labels: TableModel
     seed: int
 
 
@@ -143,7 +143,7 @@ class Streamed(NamedTuple):
     """
 
     form: Form
-    model: Labelled
+    model: TableModel
     examples: Examples
     rivals: list[State]
     is_partial: bool = False
@@ -194,7 +194,7 @@ class OnlineEstimator(Estimator):
     # Statistics of the targets so far, for some learners.
     _seen: Any = None
     # The model of either, from the first prediction on.
-    _solved: Labelled | None = None
+    _solved: TableModel | None = None
     # The weights of the stream so far.
     _seen_weights = importance.SeenWeights()
     # The importances of features in the metric that the last refit has learned, if any.
@@ -204,7 +204,7 @@ class OnlineEstimator(Estimator):
         """Whether to refit, after a check of its parameters before a stream is read."""
         raise NotImplementedError
 
-    def _choose(self, labels: Labelled, seed: int, *, refits: bool) -> Choice:
+    def _choose(self, labels: TableModel, seed: int, *, refits: bool) -> Choice:
         """The learner and the arguments of its `init`."""
         raise NotImplementedError
 
@@ -235,7 +235,7 @@ class OnlineEstimator(Estimator):
         orders: Sequence[Int[np.ndarray, " n"]] = (),
         *,
         of_stream: bool = False,
-    ) -> Labelled:
+    ) -> TableModel:
         """The best model of the same rows, or of its rivals, with new coefficients.
 
         Models that have learned only a part learn all in these orders, if the refit
@@ -243,7 +243,7 @@ class OnlineEstimator(Estimator):
         """
         raise NotImplementedError
 
-    def _set_loss(self, state: State, labels: Labelled) -> State:
+    def _set_loss(self, state: State, labels: TableModel) -> State:
         """The state with the loss for targets in the units of these labels."""
         return state
 
@@ -253,7 +253,7 @@ class OnlineEstimator(Estimator):
         return self._predicting_model().model
 
     @names_class
-    def _predicting_model(self) -> Labelled:
+    def _predicting_model(self) -> TableModel:
         """The model that predicts, after the refit on the sample of a stream.
 
         It depends on the rows so far, and not on whether something was predicted.
@@ -272,7 +272,7 @@ class OnlineEstimator(Estimator):
             return self._solved
 
     @property
-    def model_(self) -> Labelled:
+    def model_(self) -> TableModel:
         """The model that predicts from raw rows, for all functions of budgetjax."""
         model = self._predicting_model()
         averages = model.model.averages
@@ -342,8 +342,8 @@ class OnlineEstimator(Estimator):
         return used
 
     def _spread_columns(
-        self, model: Labelled, used: Int[np.ndarray, " used"], features: int
-    ) -> Labelled:
+        self, model: TableModel, used: Int[np.ndarray, " used"], features: int
+    ) -> TableModel:
         """A model of some columns as that of all; the others are 0."""
 
         def spread(array: Any, axis: int) -> np.ndarray:
@@ -364,7 +364,7 @@ class OnlineEstimator(Estimator):
         given = spread(expansion.vectors, 1), spread(expansion.origin, 0)
         vectors, origin = jax.device_put(given)
         expansion = expansion._replace(vectors=vectors, origin=origin)
-        state = models.set_kernel(state, kernel)._replace(expansion=expansion)
+        state = state._exchange(kernel=kernel)._replace(expansion=expansion)
         origin = spread(inputs.origin(model), 0)
         return model._replace(model=state, scaling=inputs.translation(origin))
 
@@ -419,7 +419,7 @@ class OnlineEstimator(Estimator):
             # Before a long stream, not after it.
             penalties = self._count_penalties(int(np.count_nonzero(weights)))
             newton.check_memory(model.model, penalties)
-        targets = models.encode_targets(model, y)
+        targets = model.encode_targets(y)
         examples = Examples(rows, inputs.origin(model), targets, weights)
         return Streamed(form, model, examples, [rival.model for rival in rivals])
 
@@ -427,9 +427,9 @@ class OnlineEstimator(Estimator):
         self,
         y: Shaped[np.ndarray, "n ..."],
         weights: Float[np.ndarray, " n"],
-        labels: Labelled,
+        labels: TableModel,
         seen: Any,
-    ) -> tuple[Shaped[np.ndarray, "n ..."], Labelled, Any]:
+    ) -> tuple[Shaped[np.ndarray, "n ..."], TableModel, Any]:
         """The targets of a stream, the labels with an intercept, and what was seen.
 
         `seen` is from earlier rows, or None.
@@ -490,7 +490,7 @@ class OnlineEstimator(Estimator):
 
     def _start_stream(
         self, waiting: Waiting, *, more_to_come: bool = False
-    ) -> tuple[Labelled, Reservoir | None, Any, importance.SeenWeights]:
+    ) -> tuple[TableModel, Reservoir | None, Any, importance.SeenWeights]:
         """The model, the sample and what was seen of targets and weights of first rows.
 
         `more_to_come` says that more first rows may make another model of them.
@@ -518,7 +518,7 @@ class OnlineEstimator(Estimator):
 
     def _empty_stream(
         self, waiting: Waiting, *, more_to_come: bool
-    ) -> tuple[Labelled, Features, Shaped[np.ndarray, "n ..."], Any]:
+    ) -> tuple[TableModel, Features, Shaped[np.ndarray, "n ..."], Any]:
         """A model of nothing yet, with the first rows, their targets, what was seen."""
         packed, y, weights, labels, seed = waiting
         X = unpack(packed)
@@ -537,14 +537,14 @@ class OnlineEstimator(Estimator):
 
     def _learn_part(
         self,
-        model: Labelled,
+        model: TableModel,
         reservoir: Reservoir | None,
         rows: Features,
         y: Shaped[np.ndarray, "n ..."],
         targets: Shaped[np.ndarray, "n ..."],
         weights: Float[np.ndarray, " n"],
         seen_weights: importance.SeenWeights,
-    ) -> tuple[Labelled, Reservoir | None, importance.SeenWeights]:
+    ) -> tuple[TableModel, Reservoir | None, importance.SeenWeights]:
         """The model, the sample and the weights seen after these rows of a stream."""
         steps, seen_weights = seen_weights.relative(weights)
         part = Examples(rows, inputs.origin(model), targets, steps)
@@ -552,7 +552,7 @@ class OnlineEstimator(Estimator):
         if reservoir is not None:
             given, sparse = rows, isinstance(reservoir.kept.X, tuple)
             if not sparse:
-                given = inputs.dense(rows, models.dtype_of(model), part.origin)
+                given = inputs.dense(rows, model.dtype, part.origin)
             reservoir = reservoir.updated(given, y, weights)
         return model._replace(model=state), reservoir, seen_weights
 
@@ -565,14 +565,14 @@ class OnlineEstimator(Estimator):
         self,
         sample: Sample,
         codes: Encoding | None,
-        labels: Labelled,
+        labels: TableModel,
         gamma: float | str,
         seed: int,
         most_rows: int,
         *,
         refits: bool,
         needs_distances: bool = False,
-    ) -> Labelled:
+    ) -> TableModel:
         """A model with an empty state, for at most `most_rows` rows.
 
         More support vectors than rows need no memory.
@@ -617,14 +617,14 @@ class OnlineEstimator(Estimator):
         given = 0 if vectors is None else len(np.atleast_1d(vectors))
         return min(budget, max(most_rows, given))
 
-    def _with_room(self, model: Labelled, more: int) -> Labelled:
+    def _with_room(self, model: TableModel, more: int) -> TableModel:
         """The model with slots for more rows, up to the budget."""
         state, labels = model.model, model
         slots = state.capacity
         rows = int(state.num_seen) + more
         if rows <= slots:
             return model
-        refits = self._check_refit(models.num_features(state))
+        refits = self._check_refit(state.num_features)
         learner, arguments, _ = self._choose(labels, 0, refits=refits)
         budget = self._limit_budget(learner, arguments, room_for(rows))
         is_same = type(state.learner) is type(learner)
@@ -638,14 +638,14 @@ class OnlineEstimator(Estimator):
             return model
         return model._replace(model=with_room(state, like))
 
-    def _replay(self, model: Labelled, sample: Reservoir) -> Labelled:
+    def _replay(self, model: TableModel, sample: Reservoir) -> TableModel:
         """The model after a replay of the sample, in random order, and the refit."""
         packed, y, weights, _ = sample.rows()
         X = unpack(packed)
         if not len(y):
             return model
         # Labels are kept in the form that the learner takes.
-        y = models.encode_targets(model, y) if model.classes is None else y
+        y = model.encode_targets(y) if model.classes is None else y
         sparse, features = isinstance(X, SparseRows), X.shape[1]
         origin = inputs.origin(model) if sparse else np.zeros(features)
         used = None

@@ -10,17 +10,17 @@ from jaxtyping import Array, Float
 from numpy.typing import ArrayLike
 from sklearn.base import RegressorMixin
 
-from budgetjax import _checks, _record, losses, models
+from budgetjax import _checks, _record, losses
 from budgetjax._errors import ArgumentError, names_class
 from budgetjax.estimators.forms import FINER, TRIED_FOR_NUMBERS
 from budgetjax.estimators.inputs import Rows, Table, Weights
 from budgetjax.estimators.online import Prepared
 from budgetjax.estimators.supervised import Supervised, scale_loss
-from budgetjax.models import Labelled
 from budgetjax.online import defaults
 from budgetjax.online.state import State
 from budgetjax.refitting import training_data
 from budgetjax.tables import scaling
+from budgetjax.tables.table_model import TableModel
 
 # In a stream, the maximum slope of a loss that does not depend on the error alone.
 STEEPEST = 5.0
@@ -163,16 +163,16 @@ class BudgetedKernelRegressor(RegressorMixin, Supervised):
             columns = np.size(self._model.intercept)
             wanted = f"have {columns} columns, as in the first call of partial_fit"
             raise ArgumentError("y", wanted, f"shape {y.shape}")
-        self._continue_stream((rows, y, weights, Labelled(None)))
+        self._continue_stream((rows, y, weights, TableModel(None)))
         return self
 
     def _encode_part(
         self,
         y: Float[np.ndarray, "n ..."],
         weights: Float[np.ndarray, " n"],
-        labels: Labelled,
+        labels: TableModel,
         seen: SeenTargets | None,
-    ) -> tuple[Float[np.ndarray, "n ..."], Labelled, SeenTargets]:
+    ) -> tuple[Float[np.ndarray, "n ..."], TableModel, SeenTargets]:
         return self._encode(y, weights, seen)
 
     def _encode(
@@ -180,7 +180,7 @@ class BudgetedKernelRegressor(RegressorMixin, Supervised):
         y: Float[np.ndarray, "n ..."],
         weights: Float[np.ndarray, " n"],
         before: SeenTargets | None,
-    ) -> tuple[Float[np.ndarray, "n ..."], Labelled, SeenTargets]:
+    ) -> tuple[Float[np.ndarray, "n ..."], TableModel, SeenTargets]:
         """The targets of the state, the labels, and statistics for later targets."""
         loss = self._losses().stream
         if before is None:
@@ -191,9 +191,9 @@ class BudgetedKernelRegressor(RegressorMixin, Supervised):
             # In the space of scores. If all targets are 0, any value serves.
             mean = np.where(seen.mean > 0, seen.mean, 1.0)[()]
             targets, intercept = y / mean, np.log(mean)
-        return targets, Labelled(None, intercept=intercept, unit=seen.unit), seen
+        return targets, TableModel(None, intercept=intercept, unit=seen.unit), seen
 
-    def _set_loss(self, state: Any, labels: Labelled) -> State:
+    def _set_loss(self, state: Any, labels: TableModel) -> State:
         before = state.learner.loss
         loss, shape = scale_loss(before, labels), np.shape(labels.unit)
         if loss is before and not losses.is_shift_invariant(loss, shape):
@@ -214,7 +214,7 @@ class BudgetedKernelRegressor(RegressorMixin, Supervised):
           float64, shape `(n,)`, `(n, outputs)`, or `(n, quantiles)` in the order of
           `quantile`, never decreasing with the level.
         """
-        predicted = models.predict(self.model_, self._rows(X)).astype(np.float64)
+        predicted = self.model_.predict(self._rows(X)).astype(np.float64)
         if self.quantile is not None and predicted.ndim > 1:
             predicted[:, np.argsort(self._levels())] = np.sort(predicted, axis=1)
         return predicted

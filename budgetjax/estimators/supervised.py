@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import clone
 from sklearn.utils import assert_all_finite
 
-from budgetjax import _checks, _counters, _progress, kernels, losses, models
+from budgetjax import _checks, _counters, _progress, kernels, losses
 from budgetjax._errors import ArgumentError
 from budgetjax.estimators import categories, forms, inputs, online
 from budgetjax.estimators.base import SetByFit
@@ -36,7 +36,6 @@ from budgetjax.estimators.online import (
     spread_rows,
 )
 from budgetjax.kernels import Kernel, Mapped
-from budgetjax.models import Labelled
 from budgetjax.online import defaults
 from budgetjax.online.defaults import Choice, Family, Loss
 from budgetjax.online.importance import SeenWeights
@@ -48,6 +47,7 @@ from budgetjax.refitting.refit import Draft, check_metric, start_refit
 from budgetjax.tables import encoding, scaling
 from budgetjax.tables.encoding import Encoding
 from budgetjax.tables.scaling import Scaling
+from budgetjax.tables.table_model import TableModel, fold_map
 
 # A refit stops when a step would gain less than this fraction of the objective. Smaller
 # values took twice as long, and changed no accuracy by more than 0.1 points.
@@ -248,7 +248,7 @@ class Supervised(OnlineEstimator):
             return [usual or "scale"]
         return [usual * factor for factor in FACTORS]
 
-    def _choose(self, labels: Labelled, seed: int, *, refits: bool) -> Choice:
+    def _choose(self, labels: TableModel, seed: int, *, refits: bool) -> Choice:
         return defaults.choose(
             self.learner,
             loss=self._loss_setting(),
@@ -340,7 +340,7 @@ class Supervised(OnlineEstimator):
         orders: Sequence[Int[np.ndarray, " n"]] = (),
         *,
         of_stream: bool = False,
-    ) -> Labelled:
+    ) -> TableModel:
         with self._refitting(seed, of_stream=of_stream) as start:
             best, draft, is_sampled = self._try_forms(streamed, orders, start)
             if draft is None or is_sampled:
@@ -415,8 +415,8 @@ class Supervised(OnlineEstimator):
         return start_refit(
             # Rows are shifted and targets centred already, so the model must not do it
             # again.
-            Labelled(state, form.encoding),
-            **examples.data(models.dtype_of(model)),
+            TableModel(state, form.encoding),
+            **examples.data(model.dtype),
             loss=loss,
             penalty=penalties,
             move_vectors=self.move_vectors,
@@ -428,19 +428,19 @@ class Supervised(OnlineEstimator):
             **settings,
         )
 
-    def _finish(self, streamed: Streamed, draft: Draft | None) -> Labelled:
+    def _finish(self, streamed: Streamed, draft: Draft | None) -> TableModel:
         form, model, examples, *_ = streamed
         # Without a draft, the zero model stays.
         if draft is not None:
             refitted = draft.finish()
-            model = models.add_intercept(model, refitted.intercept)
+            model = model.add_intercept(refitted.intercept)
             is_encoded = form.encoding is not None
             model = model._replace(
                 model=refitted.model,
                 calibration=refitted.calibration,
                 scaling=refitted.scaling if is_encoded else model.scaling,
             )
-            model = models.fold_map(model)
+            model = fold_map(model)
         model = strip_padding(model, examples.X)
         self._importances = measure_importances(model, examples.X)
         return model
@@ -478,7 +478,7 @@ def try_longer(draft: Draft) -> Draft:
 
 
 def measure_importances(
-    model: Labelled, X: Features
+    model: TableModel, X: Features
 ) -> Float[np.ndarray, " features"] | None:
     """The importance of each feature in a metric, or None without one."""
     kernel, codes = model.model.kernel, model.scaling
@@ -504,7 +504,7 @@ def is_auto(parameter: object) -> bool:
     return isinstance(parameter, str) and parameter == "auto"
 
 
-def scale_loss(loss: Callable[..., Array], labels: Labelled) -> Callable[..., Array]:
+def scale_loss(loss: Callable[..., Array], labels: TableModel) -> Callable[..., Array]:
     """The loss for targets, with its kinks, in the units of the labels."""
     if np.all(labels.unit == 1):
         return loss

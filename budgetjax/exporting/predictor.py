@@ -9,15 +9,17 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from budgetjax import losses, models
+from budgetjax import losses
 from budgetjax._errors import ArgumentError
 from budgetjax.kernels import Kernel, Linear, Mapped
-from budgetjax.models import KernelModel, LinearModel
+from budgetjax.model import KernelModel, LinearModel, Model
+from budgetjax.online.state import State
 from budgetjax.refitting import calibration
 from budgetjax.scoring import format_labels
 from budgetjax.tables import encoding
 from budgetjax.tables.encoding import Encoding
 from budgetjax.tables.scaling import Scaling
+from budgetjax.tables.table_model import TableModel
 
 Result = TypeVar("Result")
 # Rows are float64 if rounding would change them by more than this fraction of their
@@ -43,7 +45,9 @@ class Predictor(NamedTuple):
     """A model of raw rows, with everything that its predictions need.
 
     Attributes:
-      parts: models of scaled or encoded rows, whose scores are concatenated.
+      parts: models of scaled or encoded rows, whose scores are concatenated: kernel
+        models, whose coefficients have the unit of the scores, or others.
+      unit: the factor of the scores of others, shape `(columns,)`.
       intercept: the term added to the scores, shape `(columns,)`.
       labels: the labels in the order of the scores; None for a regressor.
       exponentiates: whether values are the exponentials of the scores.
@@ -54,8 +58,9 @@ class Predictor(NamedTuple):
       codes: the encoding of rows, or None.
     """
 
-    parts: tuple[KernelModel, ...]
+    parts: tuple[Any, ...]
     units: Units | None
+    unit: np.ndarray
     intercept: np.ndarray
     labels: np.ndarray | None
     exponentiates: bool
@@ -75,30 +80,33 @@ class Predictor(NamedTuple):
 def predictor(model: Any) -> Predictor:
     """The predictor of a model or a fitted estimator."""
     model, before = _after_scalers(model)
-    is_model = isinstance(model, models.ModelBase) or hasattr(model, "model_")
+    is_model = isinstance(model, Model) or hasattr(model, "model_")
     if hasattr(model, "get_params") and not is_model:
         wanted = "be a model or a fitted estimator of budgetjax"
         got = f"{type(model).__name__}, which has no model"
         raise ArgumentError("model", wanted, got)
     levels = np.asarray(getattr(model, "quantile", None))
-    model = models.as_labelled(model)
+    model = TableModel.of(model)
     for scaler in reversed(before):
         model = _compose_scalers(scaler, model)
-    num_features, dtype = models.num_features(model), models.dtype_of(model)
-    parts = model.model if type(model.model) is tuple else (model.model,)
-    parts = _join_parts(tuple(_terms(models.unwrap(part)) for part in parts))
+    model.check_single()
+    num_features, dtype = model.num_features, np.dtype(model.dtype)
+    parts = _join_parts(tuple(_terms(part.inner) for part in model.parts))
     unit = np.asarray(model.unit, dtype)
     parts = tuple(
         part._replace(coefficients=unit * part.coefficients, bias=unit * part.bias)
+        if isinstance(part, KernelModel)
+        else part
         for part in parts
     )
-    columns = sum(part.coefficients.shape[1] for part in parts)
+    columns = sum(part.num_columns for part in parts)
     return Predictor(
         parts,
         _units(model.scaling, parts, dtype),
+        np.broadcast_to(unit, (columns,)),
         np.broadcast_to(np.asarray(model.intercept, dtype), (columns,)),
-        models.class_labels(model),
-        models.inverse_link(model) == losses.EXP,
+        model.class_labels,
+        model.link == losses.EXP,
         calibration.factor_of(model),
         # The estimator sorts them in the same way.
         np.argsort(np.argsort(levels)) if levels.ndim and columns > 1 else None,
@@ -122,7 +130,7 @@ def _after_scalers(model: Any) -> tuple[Any, list[Any]]:
     return steps[-1], before
 
 
-def _compose_scalers(scaler: Any, model: models.Labelled) -> models.Labelled:
+def _compose_scalers(scaler: Any, model: TableModel) -> TableModel:
     """The model for rows before a `StandardScaler`: the two scalings become one."""
     zeros = np.zeros(scaler.n_features_in_)
     mean = scaler.mean_ if scaler.with_mean else zeros
@@ -147,29 +155,31 @@ def _compose_scalers(scaler: Any, model: models.Labelled) -> models.Labelled:
 
 
 def _row_dtype(
-    scaling: Scaling | Encoding, parts: tuple[KernelModel, ...], dtype: np.dtype
+    scaling: Scaling | Encoding, parts: tuple[Any, ...], dtype: np.dtype
 ) -> np.dtype:
     if isinstance(scaling, Encoding):
-        _, _, _, column, low, high, _ = scaling
+        column, low, high = scaling.column, scaling.low, scaling.high
         widths = np.where(low < high, high - low, np.inf) * scaling.unit[column]
         lost = np.finfo(dtype).eps / 2 * np.abs(scaling.centre[column]) / widths
         values = low[low == high]
         exact = np.array_equal(values.astype(dtype), values)
         good = exact and np.all(lost <= ROUNDING)
         return dtype if good else np.dtype(np.float64)
-    kernel, vectors = parts[0].kernel, parts[0].vectors.astype(np.float64)
-    if not kernel.stationary:
-        # Vectors are not rows here; standardised rows have a deviation of 1.
-        vectors = np.ones((1, len(scaling.mean)))
-    elif isinstance(kernel, Mapped) and kernel.mapped_vectors:
-        vectors = vectors @ np.linalg.pinv(np.asarray(kernel.matrix))
+    part = parts[0]
+    # Where vectors are no rows: standardised rows have a deviation of 1.
+    vectors = np.ones((1, len(scaling.mean)))
+    if isinstance(part, KernelModel) and part.kernel.stationary:
+        vectors = part.vectors.astype(np.float64)
+        if part.is_compact:
+            kernel: Any = part.kernel
+            vectors = vectors @ np.linalg.pinv(np.asarray(kernel.matrix))
     lost = np.finfo(dtype).eps / 2 * np.linalg.norm(scaling.mean / scaling.divisor)
     away = np.sqrt(np.mean(np.sum(vectors**2, axis=1)))
     return np.dtype(np.float64) if lost > ROUNDING * away else dtype
 
 
 def _units(
-    scaling: Scaling | Encoding | None, parts: tuple[KernelModel, ...], dtype: np.dtype
+    scaling: Scaling | Encoding | None, parts: tuple[Any, ...], dtype: np.dtype
 ) -> Units | None:
     if scaling is None:
         return None
@@ -189,14 +199,17 @@ def _units(
     return units
 
 
-def _terms(model: Any) -> KernelModel:
+def _terms(model: Any) -> Any:
     """The nonzero terms, at least one, with one column per score.
 
-    A linear model becomes one vector, its weights, under the linear kernel.
+    A linear model becomes one vector, its weights, under the linear kernel. A model of
+    another kind, which has no terms, is itself.
     """
     if isinstance(model, LinearModel):
         weights, one = np.asarray(model.weights)[None], np.ones((1, 1))
         return _kernel_model(Linear(), weights, one, np.reshape(model.bias, (1,)))
+    if not isinstance(model, KernelModel | State):
+        return model
     kernel, bias = model.kernel, np.zeros(1)
     if isinstance(model, KernelModel):
         vectors, coefficients, bias = model.vectors, model.coefficients, model.bias
@@ -205,7 +218,7 @@ def _terms(model: Any) -> KernelModel:
         scale = np.asarray(model.expansion.scale)
         coefficients = scale * np.asarray(model.expansion.coefficients)
     vectors = np.asarray(vectors)
-    coefficients = np.asarray(coefficients).reshape(-1, models.num_columns(model))
+    coefficients = np.asarray(coefficients).reshape(-1, model.num_columns)
     if kernel.of_examples:
         kept = np.any(coefficients != 0, axis=1)
         kept[:1] |= not np.any(kept)
@@ -216,11 +229,11 @@ def _terms(model: Any) -> KernelModel:
     return _kernel_model(kernel, vectors, coefficients, bias)
 
 
-def _join_parts(parts: tuple[KernelModel, ...]) -> tuple[KernelModel, ...]:
+def _join_parts(parts: tuple[Any, ...]) -> tuple[Any, ...]:
     """Joins models with the same kernel, and merges equal vectors."""
-    kernel, *others = (part.kernel for part in parts)
-    if not others:
+    if len(parts) == 1 or not all(isinstance(part, KernelModel) for part in parts):
         return parts
+    kernel, *others = (part.kernel for part in parts)
     leaves, structure = jax.tree.flatten(kernel)
     for other in others:
         more, same = jax.tree.flatten(other)
@@ -264,7 +277,14 @@ def outputs(predictor: Predictor, X: Float[Array, "n d"]) -> dict[str, Array]:
             X = jnp.where(jnp.isnan(X), units.mean[None], X)
         X = X - units.mean[None] - units.rest[None]
         X = X.astype(predictor.dtype) * units.factor[None]
-    columns = [_scores(part, X) for part in predictor.parts]
+    columns, start = [], 0
+    for part in predictor.parts:
+        stop = start + part.num_columns
+        if isinstance(part, KernelModel):
+            columns.append(_scores(part, X))
+        else:
+            columns.append(predictor.unit[None, start:stop] * part.scores(X))
+        start = stop
     scores = jnp.concatenate(columns, axis=1) + predictor.intercept[None]
     if predictor.ranks is not None:
         ordered, columns = jnp.sort(scores, axis=1), predictor.ranks.tolist()

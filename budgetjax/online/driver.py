@@ -10,22 +10,14 @@ from jax.core import Tracer
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Shaped
 
-from budgetjax import (
-    _checks,
-    _counters,
-    _forks,
-    _platform,
-    _sharding,
-    kernels,
-    models,
-    scoring,
-)
+from budgetjax import _checks, _counters, _forks, _platform, _sharding, kernels, scoring
 from budgetjax._errors import ArgumentError, names_errors
 from budgetjax._rows import cast_rows
 from budgetjax._shapes import Examples, Index, PerExample, Targets
 from budgetjax.kernels import Kernel
 from budgetjax.online import examples
 from budgetjax.online.state import Kind, Online, State
+from budgetjax.scoring import squeeze_columns
 
 # Rows of a short stream to learn at once, one program for any number of rows, and the
 # examples per block there: the plain scan of `step` compiles in 0.8 seconds, and longer
@@ -307,7 +299,7 @@ def run_with_variances(
     state = state.choose_origin(X, weights)
     state, told = state.learn(X, y, weights, variance=True)
     assert told.variance is not None, "it was asked for"
-    return state, models.squeeze_columns(told.score), told.variance
+    return state, squeeze_columns(told.score), told.variance
 
 
 @functools.partial(jax.jit, static_argnums=(4, 5))
@@ -343,7 +335,7 @@ def run_checked(
         starts = jnp.arange(0, n, size, dtype=jnp.int32)
         carry, *_ = _sharding.vary((state, scores), X, y, weights)
         (state, scores), _ = _platform.scan(body, carry, starts)
-    return state, models.squeeze_columns(scores) if keeps else state.check_value()
+    return state, squeeze_columns(scores) if keeps else state.check_value()
 
 
 def take_block(
@@ -375,7 +367,7 @@ def run_with_errors(
 
     For a regressor they are the squared errors, averaged over the outputs.
     """
-    regression = models.is_regressor(state)
+    regression = state.is_regressor
     state = state.choose_origin(X, weights)
 
     def body(carry, start):
@@ -383,7 +375,7 @@ def run_with_errors(
         rows, labels, counts, *_ = take_block(X, y, weights, start, size)
         new, told = new.learn(rows, labels, counts, axis=axis)
         if regression:
-            predicted = models.predict_from_scores(state, told.score)
+            predicted = state.predict_from_scores(told.score)
             away = predicted - labels.reshape(told.score.shape)
             lost = jnp.where((counts > 0)[:, None], away**2, 0)
             errors += jnp.sum(lost) / told.score.shape[1]

@@ -7,7 +7,7 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Shaped
 
-from budgetjax import _checks, losses, models
+from budgetjax import _checks, losses
 from budgetjax._errors import ArgumentError
 from budgetjax._rows import cast_rows
 
@@ -25,10 +25,11 @@ def check_stream(
     Rows have the features of the state, or `num_features`. Values of rows of weight 0,
     which may be padding, are not checked.
     """
-    size = models.num_features(state) if num_features is None else num_features
+    state.check_single()
+    size = state.num_features if num_features is None else num_features
     X = cast_rows(X, size, state.dtype)
     y = _checks.array("y", y)
-    n, more = X.shape[:1], models.target_shape(state)
+    n, more = X.shape[:1], state.target_shape
     if y.shape not in (n, n + more):
         also = f", or {n + more}, one target per row and output" if more else ""
         raise ArgumentError(
@@ -53,12 +54,13 @@ def check_example(
     state: Any, x: ArrayLike, y: ArrayLike, weight: ArrayLike | None
 ) -> tuple[Float[Array, " features"], Shaped[Array, "*outputs"], Float[Array, ""]]:
     """One example in the dtypes of the state; known values are checked."""
-    size = models.num_features(state)
+    state.check_single()
+    size = state.num_features
     x = _checks.array("x", x)
     if x.shape != (size,):
         raise ArgumentError("x", f"have shape ({size},) (num_features)", x.shape)
     y = _checks.array("y", y)
-    more = models.target_shape(state)
+    more = state.target_shape
     if y.shape not in ((), more):
         also = f", or targets of shape {more}" if more else ""
         raise ArgumentError("y", f"be a scalar label{also}", f"shape {y.shape}")
@@ -98,7 +100,7 @@ def _cast_labels(
 
     A single target per row is repeated for every output.
     """
-    columns, more = state.num_columns, models.target_shape(state)
+    columns, more = state.num_columns, state.target_shape
     if columns == 1 or more:
         if y.dtype == bool:
             raise ArgumentError("y", "be -1 or +1", y.dtype)
@@ -130,7 +132,7 @@ def check_weights(
 def check_labels(state: Any, y: np.ndarray, first_row: int | None = None) -> None:
     """Raises if a label is not one of the model's."""
     columns, dtype = state.num_columns, state.dtype
-    if models.is_regressor(state):
+    if state.is_regressor:
         known, expected = np.abs(y) <= jnp.finfo(dtype).max, f"finite in {dtype}"
         if np.all(known):
             traits = losses.traits(state.loss)

@@ -6,6 +6,7 @@ from typing import TypeVar
 from budgetjax import _record, online, solvers
 from budgetjax._errors import ArgumentError, names_errors
 from budgetjax.kernels import Kernel
+from budgetjax.model import Model
 from budgetjax.online.learner import Learner
 from budgetjax.online.learners.ahpatron import Ahpatron
 from budgetjax.online.learners.alma import ALMA
@@ -34,15 +35,15 @@ LEARNERS: tuple[type[Learner], ...] = (
 
 @names_errors("register")
 def register(own: Own) -> Own:
-    """Registers your own learner, kernel or maintenance strategy, or a solver.
+    """Registers your own learner, kernel, maintenance strategy, model or solver.
 
     Model files can then be loaded without `like=`. The command line finds a learner and
     a solver by name (`MyPegasos` as "my-pegasos"), and estimators a strategy
     (`RemoveFarthest` as "remove_farthest").
 
     Args:
-      own: a subclass of `Learner`, `Kernel` or `Maintenance`, or a `Solver`, whose name
-        nothing else has. It is returned, so that this is a decorator too.
+      own: a subclass of `Learner`, `Kernel`, `Maintenance` or `Model`, or a `Solver`,
+        whose name nothing else has. It is returned, so that this is a decorator too.
 
     Example:
       >>> @bj.register
@@ -50,7 +51,9 @@ def register(own: Own) -> Own:
       ...     def violates(self, state, score, y):
       ...         return bj.losses.margin(score, y) < 1
     """
-    if isinstance(own, type) and issubclass(own, Learner | Kernel | Maintenance):
+    if isinstance(own, type) and issubclass(
+        own, Learner | Kernel | Maintenance | Model
+    ):
         if issubclass(own, Learner):
             _check_free(name_of(own), own, online.registered)
         _record.record(own)
@@ -59,8 +62,8 @@ def register(own: Own) -> Own:
         return own  # pyright: ignore[reportReturnType]
     if not isinstance(own, Solver):
         wanted = (
-            "be a budgetjax.Solver, or a class of learners, kernels or maintenance "
-            "strategies"
+            "be a budgetjax.Solver, or a class of learners, kernels, maintenance "
+            "strategies or models"
         )
         raise ArgumentError("own", wanted, f"{own!r}")
     _check_free(own.name, own, solvers.registered)

@@ -1,23 +1,22 @@
 """What is learned online: the state of a learner, and what verbs ask of it."""
 
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Integer, Shaped
 
-from budgetjax import _checks, _counters, _record, _sharding, kernels
+from budgetjax import _checks, _counters, _record, _sharding, kernels, losses, scoring
 from budgetjax._counters import UNIT, Words
-from budgetjax._errors import ArgumentError, Named
+from budgetjax._errors import ArgumentError, Named, names_errors
+from budgetjax._rows import RawRows
 from budgetjax.kernels import Kernel
-from budgetjax.models import ModelBase
+from budgetjax.model import KernelModel, Model, Support, of_support, required
 from budgetjax.online import support_set
 from budgetjax.online.slots import FREE
 from budgetjax.online.support_set import Expansion
-
-if TYPE_CHECKING:
-    pass
+from budgetjax.scoring import KernelSum, Output
 
 # A verb returns the kind of object that it takes.
 Kind = TypeVar("Kind", bound="Online")
@@ -82,7 +81,7 @@ class Round(NamedTuple):
     variance: Float[Array, " size"] | None = None
 
 
-class Online(ModelBase, abstract=True):
+class Online(Model, abstract=True):
     """A model that learns online, as far as the verbs of this package ask of it.
 
     `budgetjax.State` is one kernel expansion. A model of another kind, such as a
@@ -92,6 +91,7 @@ class Online(ModelBase, abstract=True):
 
     Attributes:
       counts: see `num_seen`, `num_mistakes` and `num_updates`.
+      loss: what it minimises, or the loss of the labels; it says what scores mean.
     """
 
     counts: Counts
@@ -113,6 +113,12 @@ class Online(ModelBase, abstract=True):
           variance: whether to say the variance of each score, too.
         """
         raise NotImplementedError
+
+    loss = required()
+
+    @property
+    def link(self) -> str:
+        return losses.traits(self.loss).link
 
     def variance(self, X: Float[Array, "n features"]) -> Float[Array, " n"]:
         """The variance of the score of each example."""
@@ -196,6 +202,10 @@ class State(Online):
         return self.learner.loss
 
     @property
+    def link(self) -> str:
+        return losses.traits(self.learner.loss).link
+
+    @property
     def shifts(self) -> bool:
         return self.kernel.shifts
 
@@ -266,6 +276,49 @@ class State(Online):
         X = X - own.origin[None]
         rows = support_set.kernel_rows(self.kernel, own, X, kernels.squared_norms(X))
         return own.scale * jnp.matmul(rows, own.coefficients, precision="highest")
+
+    def evaluate(self, X: RawRows, link: str, first_row: int = 0) -> Any:
+        own = self.expansion
+        model = KernelSum(
+            self.kernel,
+            own.vectors,
+            own.squares,
+            own.coefficients_and_sums,
+            own.scale,
+            origin=own.origin,
+        )
+        both = own.coefficients_and_sums.shape[-1]
+        output = Output(both if own.average is None else both // 2, link)
+        return scoring.score_rows(model, own.vectors.shape[-1], X, output, first_row)
+
+    @names_errors("support")
+    def support(self) -> Support:
+        if not self.kernel.of_examples:
+            got = _checks.kind_name(self)
+            raise ArgumentError("model", "have support vectors", got)
+        own = self.expansion
+        coefficients = own.scale[..., None, None] * own.coefficients
+        return Support(
+            own.examples[..., :-1, :], coefficients[..., :-1, :], own.mask[..., :-1]
+        )
+
+    def check_single(self) -> None:
+        scoring.check_single(self.expansion.vectors)
+
+    def to_kernel_model(self) -> KernelModel:
+        return of_support(self.kernel, self.support(), self.link)
+
+    def with_images(self, vectors: Any, kernel: Kernel) -> "State":
+        """The same scores by `vectors(z)` of the support vectors, under a kernel."""
+        # Kernel values stay the same, and so does what a learner has computed of them.
+        old = self.expansion
+        new = vectors(old.vectors)
+        expansion = old._replace(
+            vectors=new,
+            squares=jnp.sum(new * new, axis=1),
+            origin=vectors(old.origin),
+        )
+        return self._exchange(kernel=kernel, expansion=expansion)
 
     def variance(self, X):
         return self.learner.variance(self, X - self.expansion.origin[None])

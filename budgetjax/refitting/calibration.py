@@ -15,10 +15,12 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 from numpy.typing import ArrayLike
 
-from budgetjax import _checks, losses, models
+from budgetjax import _checks, losses
 from budgetjax._errors import ArgumentError, names_errors
 from budgetjax._rows import RawRows
-from budgetjax.models import Given, Labelled, Model, Scores
+from budgetjax.model import Model, Scores, open_estimator
+from budgetjax.tables.labels import encode_labels_and_weights
+from budgetjax.tables.table_model import TableModel
 
 # The smallest factor, divided by the largest difference of scores. Even uninformative
 # scores keep their order.
@@ -26,7 +28,7 @@ LEAST = 1e-6
 
 
 @names_errors("probabilities")
-def probabilities(model: Model, X: RawRows) -> Float[Array | np.ndarray, "n classes"]:
+def probabilities(model: Any, X: RawRows) -> Float[Array | np.ndarray, "n classes"]:
     """The probability of each class for every row; O(n B d).
 
     They are the softmax, for two classes the sigmoid, of the scores times a factor, so
@@ -41,7 +43,7 @@ def probabilities(model: Model, X: RawRows) -> Float[Array | np.ndarray, "n clas
 
     Returns:
       float64, shape `(n, C)`, in the order of the scores, which is that of `classes` in
-      a `Labelled`; for labels -1 and +1, in this order. Under `jax.jit` the dtype is
+      a `TableModel`; for labels -1 and +1, in this order. Under `jax.jit` the dtype is
       that of the scores.
 
     Raises:
@@ -58,8 +60,9 @@ def probabilities(model: Model, X: RawRows) -> Float[Array | np.ndarray, "n clas
       >>> bj.probabilities(model, X[200:]).shape
       (200, 2)
     """
+    model, X = open_estimator(model, X)
     _check_factor(model)  # first of all: scores take time
-    return of_scores(model, models.score_rows(model, X))
+    return of_scores(model, model.evaluate(X, losses.IDENTITY))
 
 
 def of_scores(model: Model, scores: Scores) -> Float[Array | np.ndarray, "n classes"]:
@@ -72,18 +75,18 @@ def of_scores(model: Model, scores: Scores) -> Float[Array | np.ndarray, "n clas
 
 def factor_of(model: Model) -> Any:
     """The calibration of a model; 1 if its loss is the logistic one, otherwise None."""
-    logistic = models.inverse_link(model) == losses.SOFTMAX
-    found = models.as_labelled(model).calibration
+    logistic = model.link == losses.SOFTMAX
+    found = TableModel.of(model).calibration
     return 1.0 if found is None and logistic else found
 
 
 @names_errors("calibrate")
 def calibrate(
-    model: Given,
+    model: Any,
     X: RawRows,
     y: ArrayLike,
     weight: ArrayLike | None = None,
-) -> Given | Labelled:
+) -> Any:
     """The model with a calibration, for `probabilities`; O(n B d).
 
     The calibration is the factor of the scores with the least log loss. Use held-out
@@ -97,7 +100,7 @@ def calibrate(
         probabilities refer to data in which a row of weight 2 occurs twice.
 
     Returns:
-      A `Labelled`, or the given `StreamModel`. Its predictions do not change.
+      A `TableModel`, or the given `StreamModel`. Its predictions do not change.
 
     Raises:
       ValueError: if the model is a regressor, shapes differ, or a label is not one of
@@ -121,19 +124,20 @@ def calibrate(
     one; the number of rows in Platt's targets is that of all classes.
     """
     _checks.check_not_traced(model, X, y, weight)
-    whole: Any = model
-    scores = np.asarray(models.score_rows(whole, X))
-    given = models.encode_labels_and_weights(whole, len(scores), y, weight)
-    return models.with_calibration(model, fit_factor(scores, *given))
+    whole, X = open_estimator(model, X)
+    scores = np.asarray(whole.evaluate(X, losses.IDENTITY))
+    given = encode_labels_and_weights(whole, len(scores), y, weight)
+    calibration = fit_factor(scores, *given)
+    return TableModel.of(whole)._replace(calibration=calibration).put_in(whole)
 
 
 @names_errors("probabilities")
 def _check_factor(model: Model) -> Any:
-    if models.is_regressor(model):
+    if model.is_regressor:
         raise ArgumentError("model", "be a classifier", "a regressor")
     if (found := factor_of(model)) is not None:
         return found
-    kind = _checks.kind_name(models.unwrap(model))
+    kind = _checks.kind_name(model.inner)
     raise ArgumentError(
         "model",
         "have a calibration, or a state that learns with budgetjax.losses.logistic",

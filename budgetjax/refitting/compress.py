@@ -10,14 +10,15 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float
 
-from budgetjax import _checks, _progress, kernels, losses, models
+from budgetjax import _checks, _progress, kernels, losses
 from budgetjax._errors import ArgumentError, names_errors
 from budgetjax.kernels import Kernel
-from budgetjax.models import KernelModel, Labelled
+from budgetjax.model import KernelModel, model_of
 from budgetjax.refitting.adam import apply_slopes
 from budgetjax.refitting.moving_vectors import unit_of
 from budgetjax.scoring import squeeze_columns
 from budgetjax.tables.scaling import Scaling
+from budgetjax.tables.table_model import TableModel
 
 # A vector is in the span of others if its squared residual is below this fraction.
 IN_SPAN = 1e-5
@@ -31,7 +32,7 @@ RATE = 0.03
 @names_errors("compress")
 def compress(
     model: Any, budget: int, *, steps: int = 200, progress: bool = False
-) -> KernelModel | Labelled:
+) -> KernelModel | TableModel:
     r"""A model with few support vectors that approximates a model with many.
 
     Minimises :math:`\|f - g\|^2` in the kernel's space over functions g of B support
@@ -48,16 +49,15 @@ def compress(
 
     Args:
       model: a model with support vectors: a `KernelModel`, the state of an online
-        learner, a `Labelled` or `StreamModel`, a fitted estimator of this package, or a
+        learner, a `TableModel` or `StreamModel`, a fitted estimator, or a
         fitted `SVR` or two-class `SVC` of scikit-learn.
       budget: B, at least 1; a model with at most B vectors is returned unchanged.
       steps: the number of gradient steps; 0 keeps vectors of the model.
       progress: show a bar with `||f - g||` as a fraction of `||f||`.
 
     Returns:
-      A `KernelModel`; in a `Labelled` if the model has labels or a scaling. It predicts
-        the same kind of targets: labels, or one or more values.
-
+          A `KernelModel`; in a `TableModel` if the model has labels or a scaling. It
+        predicts the same kind of targets: labels, or one or more values.
     Raises:
       ValueError: if the model has no support vectors, or is an `SVC` for more than two
         classes, which votes between pairs of classes; or a number is out of range.
@@ -85,11 +85,11 @@ def compress(
     # Our estimators have attributes of the same name as an SVC.
     model = getattr(model, "model_", model)
     _checks.check_not_traced(model)
-    given = models.unwrap_labelled(_from_scikit_learn(model))
-    if isinstance(given, Labelled):
+    model = _from_scikit_learn(model)
+    if table := TableModel.find(model):
         one = functools.partial(compress, budget=budget, steps=steps, progress=progress)
-        return given._replace(model=models.map_parts(one, given), calibration=None)
-    given = models.to_kernel_model(given)
+        return table.with_parts(tuple(map(one, table.parts)))._replace(calibration=None)
+    given = model_of(model).to_kernel_model()
     kernel, X, coefficients = given.kernel, given.vectors, given.coefficients
     _checks.check_invertible_dtype(X.dtype)
     if not len(X):
@@ -108,7 +108,7 @@ def compress(
     origin = kernels.origin_of(kernel, X)
     X = X - origin[None]
     with _progress.progress_bar("compress", progress, "steps", steps) as report:
-        values = models.values_at_vectors(given).reshape(coefficients.shape)
+        values = given.values_at_vectors().reshape(coefficients.shape)
         chosen = np.asarray(_choose_vectors(kernel, X, values, budget))
         vectors = X[np.sort(chosen[chosen >= 0])]
         if steps:
@@ -117,7 +117,7 @@ def compress(
                 kernel, X, coefficients, vectors, whole, steps, report
             )
     new = _solve_coefficients(kernel, X, coefficients, vectors)
-    link = models.approximate_link(given)
+    link = given.approximate_link
     vectors = vectors + origin[None]
     return KernelModel(kernel, vectors, squeeze_columns(new), given.bias, link)
 
@@ -161,7 +161,7 @@ def _from_scikit_learn(model: Any) -> Any:
         _checks.to_device(model.intercept_[0], np.float32),
         losses.IDENTITY if is_regressor(model) else losses.LABELS,
     )
-    return Labelled(found, scaling, getattr(model, "classes_", None))
+    return TableModel(found, scaling, getattr(model, "classes_", None))
 
 
 @functools.partial(jax.jit, static_argnums=3)

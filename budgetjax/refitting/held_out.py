@@ -10,7 +10,7 @@ import numpy as np
 from jax.tree_util import Partial
 from jaxtyping import Array, Float, Shaped
 
-from budgetjax import losses, models
+from budgetjax import losses
 from budgetjax._rows import pad_rows, rows_at_once
 from budgetjax._sharding import Shards
 from budgetjax.online import driver, importance
@@ -107,7 +107,7 @@ class Fold(NamedTuple):
         scores, (_, columns) = np.asarray(scores_of(block.X)), block.targets.shape
         scores = scores.reshape(len(scores), -1, columns)
         targets = block.targets[:, None]
-        if columns > 1 and not models.is_regressor(self.state):
+        if columns > 1 and not self.state.is_regressor:
             return np.argmax(scores, 2) != np.argmax(targets, 2)
         if losses.takes_labels(loss):
             return (scores * targets <= 0)[..., 0]
@@ -191,13 +191,13 @@ def stream_fold(
     if not state.learner.chooses_vectors:
         return state
     state = clear(state)
-    shape = models.target_shape(state)
+    shape = state.target_shape
     kept, shards = None, Shards()
     has_labels = state.num_columns > 1 and not shape
     for block in blocks():
         shards = block.shards
         kept = kept or Reservoir.empty(
-            *(block.X.shape[1], state.dtype, models.target_dtype(state), shape),
+            *(block.X.shape[1], state.dtype, state.target_dtype, shape),
             size=default_size(state.num_features),
             seed=problem.seed,
             sparse=not shards.spans_processes
@@ -235,7 +235,7 @@ def replay(
     `X` is an array or a CSR matrix.
     """
     weights, _ = importance.SeenWeights().relative(weights)
-    size, dtype = rows_at_once(driver.FEW_ROWS, X.shape[1]), models.dtype_of(state)
+    size, dtype = rows_at_once(driver.FEW_ROWS, X.shape[1]), state.dtype
     for first in range(0, len(y), size):
         part = slice(first, first + size)
         rows = pad_rows(to_dense(X[part], dtype), size)

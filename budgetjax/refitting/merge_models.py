@@ -5,11 +5,13 @@ from typing import Any
 import jax
 import numpy as np
 
-from budgetjax import _checks, models
+from budgetjax import _checks
 from budgetjax._errors import ArgumentError, names_errors
-from budgetjax.models import KernelModel, Labelled
+from budgetjax.model import KernelModel, model_of
+from budgetjax.online.state import State
 from budgetjax.refitting.compress import compress
 from budgetjax.refitting.refit import refit
+from budgetjax.tables.table_model import TableModel
 
 
 @names_errors("merge_models")
@@ -21,7 +23,7 @@ def merge_models(
     *,
     steps: int = 200,
     **options: Any,
-) -> KernelModel | Labelled:
+) -> KernelModel | TableModel:
     r"""One model of at most `budget` vectors for models that learned parts of the data.
 
     It is :math:`\tfrac1m \sum_i f_i` over all support vectors, compressed as by
@@ -44,7 +46,7 @@ def merge_models(
       **options: other arguments of `refit`.
 
     Returns:
-      A `KernelModel`; in a `Labelled` if the models have labels or a scaling.
+      A `KernelModel`; in a `TableModel` if the models have labels or a scaling.
 
     Raises:
       ValueError: if there are no models, they differ in kind, kernel, scaling,
@@ -64,7 +66,7 @@ def merge_models(
     _checks.check_not_traced(parts, X, y)
     budget = _checks.size("budget", budget)
     steps = _checks.size("steps", steps, at_least=0)
-    given = [models.unwrap_labelled(part) for part in _unstack(parts)]
+    given = [TableModel.find(part) or model_of(part).inner for part in _unstack(parts)]
     if not given:
         raise ArgumentError("parts", "have models", "none")
     merged = compress(_merge(given), budget, steps=steps)
@@ -75,7 +77,7 @@ def _unstack(parts: Any) -> list[Any]:
     """The models of a sequence, or of a stack of states."""
     if type(parts) in (list, tuple):
         return list(parts)
-    vectors = parts.expansion.vectors if isinstance(parts, models.State) else None
+    vectors = parts.expansion.vectors if isinstance(parts, State) else None
     if vectors is None or vectors.ndim != 3:
         wanted = "be a list of models, or states stacked along one axis"
         raise ArgumentError("parts", wanted, _checks.kind_name(parts))
@@ -87,34 +89,31 @@ def _unstack(parts: Any) -> list[Any]:
 def _merge(parts: list[Any]) -> Any:
     """The mean of models: the union of their support vectors."""
     first = parts[0]
-    _check_equal("kind", [isinstance(part, Labelled) for part in parts])
-    if not isinstance(first, Labelled):
+    _check_equal("kind", [isinstance(part, TableModel) for part in parts])
+    if not isinstance(first, TableModel):
         return _union(parts)
     for name in ("scaling", "classes", "feature_names", "unit"):
         _check_equal(name, [getattr(part, name) for part in parts])
-    _check_equal("kind", [type(part.model) is tuple for part in parts])
-    inside = [part.model for part in parts]
-    if type(first.model) is tuple:
-        union = tuple(map(_union, map(list, zip(*inside, strict=True))))
-    else:
-        union = _union(inside)
+    _check_equal("kind", [part.is_several for part in parts])
+    each = zip(*(part.parts for part in parts), strict=True)
+    union = first.with_parts(tuple(map(_union, map(list, each))))
     intercept = np.mean([part.intercept for part in parts], axis=0)
     intercept = intercept if intercept.ndim else float(intercept)
-    return first._replace(model=union, intercept=intercept, calibration=None)
+    return union._replace(intercept=intercept, calibration=None)
 
 
 def _union(parts: list[Any]) -> KernelModel:
     """The mean of states or kernel models."""
-    small = [models.to_kernel_model(models.unwrap(part)) for part in parts]
+    small = [part.inner.to_kernel_model() for part in parts]
     first = small[0]
-    for name in ("kernel", "inverse_link"):
-        _check_equal(name, [getattr(part, name) for part in small])
-    for name, number in (
-        ("number of features", models.num_features),
-        ("number of columns", models.num_columns),
-        ("dtype", models.dtype_of),
+    for name, words in (
+        ("kernel", "kernel"),
+        ("link", "link"),
+        ("num_features", "number of features"),
+        ("num_columns", "number of columns"),
+        ("dtype", "dtype"),
     ):
-        _check_equal(name, [number(part) for part in small])
+        _check_equal(words, [getattr(part, name) for part in small])
     vectors, coefficients, bias = (
         [np.asarray(getattr(part, name)) for part in small]
         for name in ("vectors", "coefficients", "bias")

@@ -40,7 +40,7 @@ import numpy as np
 import scipy.linalg
 from jaxtyping import Array, Float, PyTree
 
-from budgetjax import _checks, _half_precision, losses, models
+from budgetjax import _checks, _half_precision, losses
 from budgetjax._sharding import Shards
 from budgetjax.kernels import Kernel, Mapped
 from budgetjax.refitting import training_data
@@ -250,7 +250,7 @@ def _state_after(
     original = np.asarray(expansion.vectors)
     vectors = np.where(np.asarray(expansion.mask)[:, None], vectors, original)
     vectors, after = jax.device_put((vectors.astype(original.dtype), after))
-    state = models.set_kernel(fold.state, Mapped(basis.kernel, after))
+    state = fold.state._exchange(kernel=Mapped(basis.kernel, after))
     return problem.with_vectors(state, vectors), weights * pace
 
 

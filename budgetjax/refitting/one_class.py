@@ -7,27 +7,27 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Float
 
-from budgetjax import _checks, models
+from budgetjax import _checks
 from budgetjax._errors import ArgumentError, names_errors
 from budgetjax._sharding import Shards, without_context_mesh
-from budgetjax.models import Given, Labelled
 from budgetjax.refitting import newton, training_data
 from budgetjax.refitting.newton import Basis
 from budgetjax.refitting.problem import basis_of
-from budgetjax.refitting.refit import check_state, put_weights
+from budgetjax.refitting.refit import check_state, find_model, put_weights
 from budgetjax.refitting.training_data import Block
+from budgetjax.tables.table_model import TableModel
 
 
 @names_errors("one_class")
 @without_context_mesh
 def one_class(
-    state: Given,
+    state: Any,
     X: ArrayLike | Iterable[tuple[Any, ...]],
     *,
     weight: ArrayLike | None = None,
     rate: float = 0.05,
     penalty: float = 1.0,
-) -> Given | Labelled:
+) -> Any:
     r"""Novelty detection: examples unlike the given ones score below 0.
 
     The support vectors of the model are kept, and the coefficients minimise
@@ -56,8 +56,8 @@ def one_class(
         well, but more new examples of the same class scored below 0.
 
     Returns:
-      A `Labelled`, or the given model, with new coefficients and minus the threshold as
-      its intercept. `decision_function` is below 0 for novel examples.
+      A `TableModel`, or the given model, with new coefficients and minus the threshold
+      as its intercept. `decision_function` is below 0 for novel examples.
 
     Raises:
       ValueError: if the examples or numbers do not fit the model, it has several
@@ -85,7 +85,7 @@ def one_class(
     threshold by scores that leave one out.
     """
     _checks.check_not_traced(state, X, weight)
-    inner = models.unwrap(state)
+    inner = find_model(state).inner
     check_state(inner)
     _checks.open_unit_interval("rate", rate)
     _checks.positive("penalty", penalty)
@@ -94,11 +94,11 @@ def one_class(
             "state", "have one column of coefficients", inner.num_columns
         )
     # The old intercept is removed.
-    known = models.as_labelled(state)
-    model = models.add_intercept(state, -known.intercept / known.unit)
+    known = TableModel.of(state)
+    table = known.add_intercept(-known.intercept / known.unit)
     rows, targets = _with_ones(X)
     # The targets are not labels of a classifier.
-    takes = models.as_labelled(model)._replace(classes=None)
+    takes = table._replace(classes=None)
     read, _, coder = training_data.read_examples(
         takes, rows, targets, weight, of_labels=False
     )
@@ -116,7 +116,7 @@ def one_class(
     )
     weights = coefficients[None].astype(root.dtype)
     new = put_weights(inner, basis, weights)
-    return models.rewrap(models.add_intercept(model, -float(threshold)), new)
+    return table.add_intercept(-float(threshold)).with_inner(new).put_in(state)
 
 
 Vector = Float[np.ndarray, " features"]

@@ -7,7 +7,7 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float
 
-from budgetjax import losses, models
+from budgetjax import losses
 from budgetjax.refitting.newton import Basis
 from budgetjax.refitting.training_data import Block, Units
 from budgetjax.tables.encoding import Coder, write_codes
@@ -80,12 +80,12 @@ class Problem(NamedTuple):
     @property
     def of_logarithms(self) -> bool:
         """Whether scores are logarithms of values."""
-        return models.inverse_link(self.model) == losses.EXP
+        return self.model.link == losses.EXP
 
     @property
     def is_bare(self) -> bool:
         """Whether the caller gave a state or `KernelModel` alone."""
-        return models.unwrap(self.model) is self.model
+        return self.model.inner is self.model
 
     def basis(self, state: Any) -> Basis:
         """The features of the support vectors of a state."""

@@ -1,7 +1,7 @@
 """Smaller models: the largest coefficients, and mapped support vectors."""
 
 import dataclasses
-from typing import overload
+from typing import Any, overload
 
 import jax
 import jax.numpy as jnp
@@ -9,33 +9,35 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Float, Int32
 
-from budgetjax import _checks, models
+from budgetjax import _checks, losses
 from budgetjax._errors import ArgumentError, names_errors
 from budgetjax._rows import RawRows
 from budgetjax.kernels import Mapped
-from budgetjax.models import KernelModel, Labelled, Model
+from budgetjax.model import KernelModel, model_of
+from budgetjax.tables.labels import encode_labels_and_weights
+from budgetjax.tables.table_model import TableModel
 
 
 @overload
 def prune(model: KernelModel, size: int, X: None = None) -> KernelModel: ...
 @overload
 def prune(
-    model: Model,
+    model: Any,
     size: int,
     X: RawRows | None = None,
     y: ArrayLike | None = None,
     *,
     weight: ArrayLike | None = None,
-) -> KernelModel | Labelled: ...
+) -> KernelModel | TableModel: ...
 @names_errors("prune")
 def prune(
-    model: Model,
+    model: Any,
     size: int,
     X: RawRows | None = None,
     y: ArrayLike | None = None,
     *,
     weight: ArrayLike | None = None,
-) -> KernelModel | Labelled:
+) -> KernelModel | TableModel:
     """The model reduced to its `size` largest coefficients; O(m log m).
 
     At the optimum of an SVM, many small coefficients matter, and removing them shifts
@@ -55,9 +57,9 @@ def prune(
       weight: their weights, at least 0, shape `(n,)`.
 
     Returns:
-      A `KernelModel` with the vectors in their old order; in a `Labelled` if `model` is
-      one. With several columns, the norms of the coefficients are compared; on ties the
-      first vectors are kept.
+      A `KernelModel` with the vectors in their old order; in a `TableModel` if `model`
+      is one. With several columns, the norms of the coefficients are compared; on ties
+      the first vectors are kept.
 
     Raises:
       ValueError: if `size` is not an integer of at least 1, the model has no support
@@ -76,32 +78,33 @@ def prune(
     """
     _checks.check_not_traced(model, X, y, weight)
     size = _checks.size("size", size)
-    model = models.unwrap_labelled(model)
-    if isinstance(model, Labelled):
-        parts = models.map_parts(lambda part: prune(part, size), model)
-        small = model._replace(model=parts, calibration=None)
+    small: Any
+    if table := TableModel.find(model):
+        parts = tuple(prune(part, size) for part in table.parts)
+        small = table.with_parts(parts)._replace(calibration=None)
     else:
-        small = models.to_kernel_model(model)
-        coefficients = np.asarray(models.support(small).coefficients, np.float64)
+        inner = model_of(model).inner
+        small = inner.to_kernel_model()
+        coefficients = np.asarray(small.support().coefficients, np.float64)
         lengths = np.linalg.norm(coefficients, axis=1)
         kept = np.sort(np.argsort(-lengths, kind="stable")[:size])
         small = small._replace(
             vectors=jax.device_put(np.asarray(small.vectors)[kept]),
             coefficients=jax.device_put(np.asarray(small.coefficients)[kept]),
-            inverse_link=models.approximate_link(model),
+            link=inner.approximate_link,
         )
     if X is None:
         return small
-    scores = np.asarray(models.score_rows(small, X), np.float64)
+    scores = np.asarray(small.evaluate(X, losses.IDENTITY), np.float64)
     if scores.ndim != 1 or y is None:
         got = "no y" if y is None else f"{scores.shape[1]} columns"
         raise ArgumentError(
             "X", "come with y, and a model of two classes, to find the bias", got
         )
-    codes, masses = models.encode_labels_and_weights(small, len(scores), y, weight)
-    known = models.unwrap(small)
+    codes, masses = encode_labels_and_weights(small, len(scores), y, weight)
+    known = small.inner
     shift = jnp.asarray(best_shift(scores, codes, masses), known.bias.dtype)
-    return models.rewrap(small, known._replace(bias=known.bias + shift))
+    return small.with_inner(known._replace(bias=known.bias + shift))
 
 
 def best_shift(
@@ -126,7 +129,7 @@ def best_shift(
 
 
 @names_errors("compact")
-def compact(model: Model) -> KernelModel | Labelled:
+def compact(model: Any) -> KernelModel | TableModel:
     """A smaller model with the same predictions; O(m d r).
 
     Only the support vectors and their coefficients are kept. Under a `budgetjax.Mapped`
@@ -137,7 +140,7 @@ def compact(model: Model) -> KernelModel | Labelled:
       model: a model with support vectors.
 
     Returns:
-      A `KernelModel`; in a `Labelled` if `model` is one.
+      A `KernelModel`; in a `TableModel` if `model` is one.
 
     Raises:
       ValueError: if the model has no support vectors.
@@ -150,12 +153,12 @@ def compact(model: Model) -> KernelModel | Labelled:
       (1, 2)
     """
     _checks.check_not_traced(model)
-    model = models.unwrap_labelled(model)
-    if isinstance(model, Labelled):
-        return model._replace(model=models.map_parts(compact, model))
-    if models.is_compact(model):
-        return model
-    small = models.to_kernel_model(model)
+    if table := TableModel.find(model):
+        return table.with_parts(tuple(map(compact, table.parts)))
+    inner = model_of(model).inner
+    if isinstance(inner, KernelModel) and inner.is_compact:
+        return inner
+    small = inner.to_kernel_model()
     kernel = small.kernel
     if not isinstance(kernel, Mapped) or np.ndim(kernel.matrix) != 2:
         return small

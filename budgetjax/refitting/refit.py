@@ -12,9 +12,9 @@ from jax.tree_util import Partial
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float
 
-from budgetjax import _checks, _progress, _sharding, losses, models
+from budgetjax import _checks, _progress, _sharding, losses
 from budgetjax._errors import ArgumentError, names_errors, warn
-from budgetjax.models import Given, KernelModel
+from budgetjax.model import KernelModel, Model, model_of
 from budgetjax.online import driver, span
 from budgetjax.online.changes import restart_average, resume
 from budgetjax.online.learners.sgd import SGD
@@ -27,6 +27,7 @@ from budgetjax.refitting.problem import Problem
 from budgetjax.refitting.training_data import Block, Units
 from budgetjax.tables import scaling
 from budgetjax.tables.encoding import Coder
+from budgetjax.tables.table_model import TableModel, fold_map
 
 # The default relative gain at which a problem counts as solved.
 TOLERANCE = 1e-5
@@ -67,7 +68,7 @@ LOSSES: dict[str, Callable[..., Array]] = {
 @names_errors("refit")
 @_sharding.without_context_mesh
 def refit(
-    state: Given,
+    state: Any,
     X: ArrayLike | Iterable[tuple[Any, ...]],
     y: ArrayLike | None = None,
     *,
@@ -82,7 +83,7 @@ def refit(
     rivals: Sequence[Any] = (),
     seed: int | Array = 0,
     progress: bool = False,
-) -> Given:
+) -> Any:
     r"""Recomputes the coefficients of a model: the best ones for its support vectors.
 
     A stream chooses good support vectors, but leaves poor coefficients. A refit keeps
@@ -173,7 +174,7 @@ def refit(
 
     Returns:
       The state, or model, with new coefficients, and new vectors if they move; with
-      `calibrate`, in a `Labelled`.
+      `calibrate`, in a `TableModel`.
 
     Raises:
       ValueError: if the examples or numbers do not fit the model, it has no support
@@ -254,23 +255,25 @@ def start_refit(
     number of last features that are 0 in every example.
     """
     _checks.check_not_traced(state, X, y, weight, penalty)
-    given = models.unwrap(state)
+    model = find_model(state)
+    given = model.inner
     function = _check_loss(loss, given)
     of_solver = isinstance(given, KernelModel)
-    model = state
+    # An estimator also knows the names in its columns.
+    reader = state
     if of_solver:
-        model = _wrap_solver_model(state, given, learn_metric, function)
-    inner = models.unwrap(model)
+        reader = model = _wrap_solver_model(model, given, learn_metric, function)
+    inner = model.inner
     check_state(inner, learn_metric)
     moves = _check_moves(inner, move_vectors, learn_metric)
     calibrates = _checks.flag("calibrate", calibrate)
-    if calibrates and models.is_regressor(inner):
+    if calibrates and inner.is_regressor:
         raise ArgumentError("calibrate", "be False for a regressor", "True")
     _checks.positive("tolerance", tolerance)
-    penalties = _check_penalties(penalty, models.dtype_of(inner))
+    penalties = _check_penalties(penalty, inner.dtype)
     newton.check_memory(inner, len(penalties))
     others = _check_rivals(rivals, inner)
-    read = functools.partial(training_data.read_examples, model, X, y, weight)
+    read = functools.partial(training_data.read_examples, reader, X, y, weight)
     problem = _pose_problem(
         *read(of_labels=losses.takes_labels(function)),
         model=model,
@@ -294,7 +297,7 @@ def start_refit(
 
 def _check_rivals(rivals: Sequence[Any], state: Any) -> list[Any]:
     """The states of the rivals, which must differ from this one in numbers only."""
-    others = [models.unwrap(rival) for rival in rivals]
+    others = [model_of(rival).inner for rival in rivals]
     for other in others:
         if jax.tree.structure(other) != jax.tree.structure(state):
             raise ArgumentError(
@@ -316,22 +319,22 @@ def _pose_problem(
     **choices: Any,
 ) -> Problem:
     """The problem on these examples, in units of its own if possible."""
-    state, of_labels = models.unwrap(model), losses.takes_labels(loss)
-    values = models.is_regressor(state) and not of_labels
+    state, of_labels = model.inner, losses.takes_labels(loss)
+    values = state.is_regressor and not of_labels
     # A model that predicts raw targets has an intercept, which is learned too.
-    shifts = not streams or (models.is_regressor(state) and model is not state)
+    shifts = not streams or (state.is_regressor and model is not state)
     problem = Problem(
         model=model,
         loss=loss,
         blocks=blocks,
         again=again,
-        units=Units.of_ones(models.num_columns(state)),
+        units=Units.of_ones(state.num_columns),
         # For an unknown loss, 0 is the start.
         near=lambda block: block._replace(targets=int(not values) * block.targets),
         negligible=newton.NEGLIGIBLE if of_labels else 0.0,
-        constant=jnp.ones((), models.dtype_of(state)) if shifts else None,
+        constant=jnp.ones((), state.dtype) if shifts else None,
         coder=coder,
-        of_codes=models.unmapped_encoding(models.as_labelled(model)) is not None,
+        of_codes=TableModel.of(model).unmapped_encoding is not None,
         streams=streams,
         **choices,
     )
@@ -346,13 +349,22 @@ def _pose_problem(
     return _rescale(problem) if again and values else problem
 
 
+def find_model(state: Any) -> Model:
+    """The model to refit, that of a fitted estimator."""
+    model = getattr(state, "model_", state)
+    if not isinstance(model, Model):
+        check_state(model)
+    return model
+
+
 def check_state(state: Any, learn_metric: Metric = False) -> None:
     """Raises unless this is a state that can be refitted."""
     if not isinstance(state, State):
         wanted = "be of a learner, with a kernel and support vectors"
         raise ArgumentError("state", wanted, _checks.kind_name(state))
     _checks.check_invertible_dtype(state.dtype)
-    check_metric(learn_metric, models.num_features(state))
+    state.check_single()
+    check_metric(learn_metric, state.num_features)
     if int(state.num_active) == 0:
         raise ArgumentError("state", "have support vectors", "none")
 
@@ -383,14 +395,14 @@ def _wrap_solver_model(
         raise ArgumentError(
             "learn_metric", "be False for the model of a solver", f"{learn_metric!r}"
         )
-    whole = models.unwrap_labelled(model)
-    if isinstance(whole, models.Labelled) and type(whole.model) is tuple:
+    whole = TableModel.find(model) or known
+    if isinstance(whole, TableModel) and whole.is_several:
         raise ArgumentError("state", "be a single model", f"{len(whole.model)} in one")
-    vectors = models.support(known).vectors
+    vectors = known.support().vectors
     number, width = vectors.shape
     if not number:
         raise ArgumentError("state", "have support vectors", "none")
-    columns, values = models.num_columns(known), models.is_regressor(known)
+    columns, values = known.num_columns, known.is_regressor
     loss = None if losses.takes_labels(loss) or not values else loss
     state = SGD(loss=loss).init(
         known.kernel,
@@ -403,7 +415,7 @@ def _wrap_solver_model(
     )
     expansion, _ = span.with_landmarks(state.kernel, state.expansion, vectors)
     state = state._replace(expansion=expansion)
-    return models.rewrap(whole, state)
+    return whole.with_inner(state)
 
 
 # A state, its features, and their weights, one row per column of coefficients.
@@ -493,14 +505,14 @@ class Draft(NamedTuple):
         # The calibration of the old coefficients does not apply.
         factor = held_out.fit_calibration(judged) if calibrates else None
         if calibrates or not self.problem.is_bare:
-            model = models.with_calibration(model, factor)
+            model = TableModel.of(model)._replace(calibration=factor).put_in(model)
         rounds = self.metric is not None and self.metric.rounds
-        return models.fold_map(model, rounds=rounds)
+        return fold_map(model, rounds=rounds)
 
 
 def _judge(problem: Problem, rivals: Sequence[Any], *, is_trial: bool) -> Draft:
     """The choices of state, penalty and metric by held-out examples."""
-    state, rows = models.unwrap(problem.model), 0
+    state, rows = problem.model.inner, 0
     if problem.judges:
         rows = training_data.count_rows(problem.blocks(), np.count_nonzero)
     number = held_out.FOLDS if rows <= held_out.FEW else 1
@@ -548,7 +560,7 @@ def _compares_metric(problem: Problem, state: Any, rows: int) -> bool:
         problem.form == "auto"
         and state.learner.has_vectors
         and state.kernel.stationary
-        and rows >= max(ENOUGH_FOR_METRIC, models.num_features(state) - problem.padding)
+        and rows >= max(ENOUGH_FOR_METRIC, state.num_features - problem.padding)
     )
 
 
@@ -565,10 +577,10 @@ def _build_model(problem: Problem, solution: Solution) -> Any:
     state = put_weights(state, basis, weights)
     if not problem.streams:
         bias = jnp.asarray(shift, weights.dtype)
-        state = models.to_kernel_model(state)._replace(bias=bias)
+        state = state.to_kernel_model()._replace(bias=bias)
     elif problem.constant is not None:
-        model = models.add_intercept(model, shift)
-    return models.rewrap(model, state)
+        model = TableModel.of(model).add_intercept(shift).put_in(model)
+    return model.with_inner(state)
 
 
 def _per_column(basis: Basis, penalties: list[float]) -> Float[np.ndarray, " problems"]:
@@ -757,7 +769,7 @@ def check_metric(given: Any, width: int) -> None:
 def _check_loss(loss: str | Callable[..., Any], state: Any) -> Callable[..., Any]:
     """The loss of this name, or the function itself, if valid for the state."""
     given = LOSSES.get(loss) if isinstance(loss, str) else loss
-    columns, link = models.num_columns(state), models.inverse_link(state)
+    columns, link = state.num_columns, state.link
     row = jax.ShapeDtypeStruct((1, columns), jnp.float32)
     numbers = jax.tree.leaves(given) if isinstance(given, Partial) else []
     good = callable(given)
@@ -785,7 +797,7 @@ def _check_loss(loss: str | Callable[..., Any], state: Any) -> Callable[..., Any
             f"be one whose scores mean {mean}, as those of the state",
             f"{loss!r}",
         )
-    if losses.takes_labels(given) and models.target_shape(state):
+    if losses.takes_labels(given) and state.target_shape:
         raise ArgumentError(
             "loss",
             "be 'squared', 'huber' or another one of numbers for several real outputs",

@@ -9,14 +9,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from budgetjax import models
 from budgetjax._errors import ArgumentError, places_errors
 from budgetjax._rows import pad_rows, regroup, rows_at_once
 from budgetjax._sharding import Shards
+from budgetjax.model import model_of, open_estimator
 from budgetjax.online import examples
 from budgetjax.stream.batches import Batches, order_columns
 from budgetjax.tables import encoding, scaling
 from budgetjax.tables.encoding import Coder
+from budgetjax.tables.table_model import TableModel
 
 # Examples per block: enough for matrix products, few compared to the data.
 BLOCK = 4096
@@ -69,7 +70,7 @@ def read_examples(
     The third result makes features of its rows; None if they are features.
 
     Args:
-      model: a state, or a model that has one and takes raw rows.
+      model: a state, or a model or estimator that has one and takes raw rows.
       X, y, weight: as for `refit`.
       of_labels: whether targets with a single column must be -1 or +1.
 
@@ -93,8 +94,8 @@ def read_examples(
             f"y=None and X of type {type(X).__name__}",
         )
     else:
-        if isinstance(X, Batches) and model is not models.unwrap(model):
-            X = order_columns(X, models.as_labelled(model).feature_names)
+        if isinstance(X, Batches) and (table := TableModel.find(model)):
+            X = order_columns(X, table.feature_names)
 
         def read() -> Iterator[Arrays]:
             for i, batch in enumerate(X):
@@ -108,7 +109,7 @@ def read_examples(
 
         again = iter(X) is not X
         batches = _Kept(read) if again else read()
-    columns = models.num_columns(model)
+    columns = model_of(model).num_columns
 
     def blocks() -> Iterator[Block]:
         some = False
@@ -127,10 +128,10 @@ def read_examples(
 
 def find_coder(model: Any) -> Coder | None:
     """The coder of the rows of a model, if they are kept without their codes."""
-    codes = models.unmapped_encoding(models.as_labelled(model))
+    codes = TableModel.of(model).unmapped_encoding
     if codes is None:
         return None
-    vectors = models.unwrap(model).expansion.vectors
+    vectors = model_of(model).inner.expansion.vectors
     return encoding.make_coder(codes, vectors.dtype, vectors.shape[1])
 
 
@@ -316,16 +317,16 @@ def _check_rows(
 ) -> tuple[np.ndarray, ...]:
     """Examples of this process after checks; messages count from `first_row`."""
     X, y, *weight = batch
-    X = models.without_names(model, X)
-    state, num_features = models.unwrap(model), None
+    model, X = open_estimator(model, X)
+    state, num_features = model.inner, None
     if model is not state:
-        model = models.as_labelled(model)
-        columns = -(-models.num_features(model) // COLUMNS) * COLUMNS
+        model = TableModel.of(model)
+        columns = -(-model.num_features // COLUMNS) * COLUMNS
         X, y = (
-            models.training_rows(model, X, columns),
-            models.encode_targets(model, y, first_row),
+            model.training_rows(X, columns),
+            model.encode_targets(y, first_row),
         )
-        num_features = columns if models.unmapped_encoding(model) else None
+        num_features = columns if model.unmapped_encoding else None
     counts = weight[0] if weight else None
     given = examples.check_stream(state, X, y, counts, first_row, num_features)
     X, y, weights = (np.asarray(array) for array in given)

@@ -14,11 +14,13 @@ from typing import Any
 import jax
 import numpy as np
 
-from budgetjax import _checks, _forks, models
+from budgetjax import _checks, _forks
 from budgetjax._errors import ArgumentError, InputError, names_errors, places_errors
 from budgetjax._record import Name
+from budgetjax.model import Model
 from budgetjax.saving import names, trees
 from budgetjax.saving.names import has_fields, own_name
+from budgetjax.tables.table_model import TableModel
 
 # Notes and headers of files: what JSON can hold.
 Notes = dict[str, Any]
@@ -54,7 +56,7 @@ def save(path: str | os.PathLike[str], model: Any) -> None:
     Args:
       path: the file, usually `NAME.safetensors`, which is replaced if it exists.
       model: the state of any learner, also stacked for a sweep; a `KernelModel`,
-        `LinearModel`, `Labelled`, `Solution` or `StreamModel`; or an estimator of
+        `LinearModel`, `TableModel`, `Solution` or `StreamModel`; or an estimator of
         `budgetjax.estimators`, fitted or not.
 
     Raises:
@@ -152,9 +154,8 @@ def read(
     found, data = _read_intact(path)
     check(found["notes"])
     own: trees.Own = {}
-    state = like if hasattr(like, "get_params") else models.unwrap(like)
     with places_errors(os.fspath(path)):
-        trees.encode(state, own)
+        trees.encode(like, own)
         try:
             parts = safetensors.deserialize(data)
             tensors = {name: part["data"] for name, part in parts}
@@ -181,7 +182,8 @@ def version() -> str:
 def _about(model: Any) -> Notes:
     """A description of a model, for humans."""
     about: Notes = {"type": names.name_of(model) or own_name(type(model))}
-    state = models.unwrap(model)
+    model = getattr(model, "model_", model)
+    state = model.inner if isinstance(model, Model) else model
     parts = names.parts_of(state) if has_fields(type(state)) else {}
     # The states of solvers have the name of the solver.
     if isinstance(name := parts.get("algorithm"), Name):
@@ -189,8 +191,10 @@ def _about(model: Any) -> Notes:
     for name in ("learner", "kernel", "maintenance"):
         if has_fields(type(part := parts.get(name))):
             about[name] = type(part).__name__
-    labels = models.as_labelled(model).classes
-    return about if labels is None else about | {"labels": np.asarray(labels).tolist()}
+    table = TableModel.find(model) if isinstance(model, Model) else None
+    if table is not None and table.classes is not None:
+        about["labels"] = np.asarray(table.classes).tolist()
+    return about
 
 
 def _read_intact(path: str | os.PathLike[str]) -> tuple[Notes, bytes]:

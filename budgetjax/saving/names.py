@@ -73,8 +73,13 @@ def defaults_of(kind: type) -> dict[str, Any]:
     if is_named_tuple(kind):
         return dict(kind._field_defaults)  # pyright: ignore
     assert dataclasses.is_dataclass(kind)
-    fields = dataclasses.fields(kind)
-    return {f.name: f.default for f in fields if f.default is not dataclasses.MISSING}
+    known = {}
+    for field in dataclasses.fields(kind):
+        if field.default_factory is not dataclasses.MISSING:
+            known[field.name] = field.default_factory()
+        elif field.default is not dataclasses.MISSING:
+            known[field.name] = field.default
+    return known
 
 
 def build_record(kind: type, parts: Mapping[str, Any]) -> Any:

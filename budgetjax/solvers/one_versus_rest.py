@@ -55,7 +55,7 @@ def binary_labels(
 def combine_models(
     solutions: tuple[Solution[State, Model], ...],
 ) -> Model | tuple[Model, ...]:
-    """The model of a `Labelled`: one for two classes, otherwise one per class."""
+    """The model of a `TableModel`: one for two classes, otherwise one per class."""
     first, *others = (solution.model for solution in solutions)
     return (first, *others) if others else first
 

@@ -6,7 +6,6 @@ import functools
 import inspect
 from collections.abc import Callable, Sequence
 from typing import (
-    TYPE_CHECKING,
     Any,
     Generic,
     NamedTuple,
@@ -21,10 +20,11 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Shaped
 
-from budgetjax import _checks, _progress, _record, _sharding, models
+from budgetjax import _checks, _progress, _record, _sharding
 from budgetjax._errors import ArgumentError, names_errors
 from budgetjax._record import Name
 from budgetjax._rows import RawRows
+from budgetjax.model import Wrapper
 from budgetjax.solvers.training_set import Scalar, Vector
 
 # Let an editor know the arguments of an `init`, the fields of states and models, and
@@ -181,23 +181,8 @@ class History(NamedTuple):
     vectors: Shaped[np.ndarray, " records"]
 
 
-if TYPE_CHECKING:
-    from typing import Generic as GenericForEditors
-else:
-
-    class GenericForEditors:
-        """`Generic` that is no base at run time: beartype knows no generic tuples."""
-
-        def __class_getitem__(cls, _):
-            return cls()
-
-        def __mro_entries__(self, bases):
-            return ()
-
-
-@_record.record
-class Solution(NamedTuple, GenericForEditors[State, Model]):
-    """The result of `solve`.
+class Solution(Wrapper, Generic[State, Model]):
+    """The result of `solve`, which predicts by its model.
 
     Attributes:
       model: the classifier, a `KernelModel` or a `LinearModel`.
@@ -211,9 +196,6 @@ class Solution(NamedTuple, GenericForEditors[State, Model]):
     history: History
     state: State
     converged: bool
-
-    if not TYPE_CHECKING:
-        __class_getitem__ = classmethod(lambda cls, _: cls)
 
 
 @overload
@@ -393,7 +375,7 @@ def held_out_stop(
     errors: list[float] = []
 
     def stop(state: State, record: Progress) -> bool:
-        predicted = models.predict(solver.model(state, X, y), X_held)
+        predicted = solver.model(state, X, y).predict(X_held)
         errors.append(float(np.mean(np.asarray(predicted) != labels)))
         return len(errors) - 1 - int(np.argmin(errors)) >= patience
 

@@ -18,7 +18,7 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array
 
-from budgetjax import _checks, _progress, models
+from budgetjax import _checks, _progress
 from budgetjax._errors import (
     ArgumentError,
     InputError,
@@ -27,7 +27,6 @@ from budgetjax._errors import (
     warn,
 )
 from budgetjax._rows import pad_rows
-from budgetjax.models import Labelled
 from budgetjax.online import driver, examples
 from budgetjax.online.state import Online, State
 from budgetjax.scoring import format_labels
@@ -45,6 +44,7 @@ from budgetjax.stream.reservoir import Reservoir
 from budgetjax.tables.columns import column_names
 from budgetjax.tables.encoding import Encoding
 from budgetjax.tables.scaling import Scaling, scale_warning
+from budgetjax.tables.table_model import TableModel
 
 Item = TypeVar("Item")
 # All labels, numbers or strings.
@@ -221,7 +221,7 @@ def _match_columns(
     model: StreamModel, batches: Iterable[object]
 ) -> tuple[StreamModel, Iterable[object]]:
     """The model with the names of the columns, and the batches in that order."""
-    features = models.num_features(model)
+    features = model.num_features
     known, found = model.model.feature_names, None
     if isinstance(batches, Batches):
         batches = source.order_columns(batches, known)
@@ -257,22 +257,23 @@ def _initial_model(
         model = state
         _check_continued(model, classes, intercept, wanted, encode)
     else:
-        features, known = models.num_features(state), _check_classes(state, classes)
+        state.check_single()
+        features, known = state.num_features, _check_classes(state, classes)
         if encode is not None and (wanted or encode.num_features != features):
             got = f"one of {encode.num_features} features"
             got += " and standardise=True" if wanted else ""
             expected = f"have the {features} features of the state, alone"
             raise ArgumentError("encode", expected, got)
         scaling = Scaling.empty(features, fills=fills) if wanted else encode
-        if np.any(intercept) and not models.is_regressor(state):
+        if np.any(intercept) and not state.is_regressor:
             raise ArgumentError("intercept", "be 0 for a classifier", intercept)
-        outputs = models.target_shape(state)
+        outputs = state.target_shape
         if intercept.shape not in ((), outputs):
             expected = f"have shape {outputs}, one number per output"
             raise ArgumentError("intercept", expected, intercept.shape)
         intercept = intercept if intercept.ndim else float(intercept)
-        model = StreamModel(Labelled(state, scaling, known, intercept=intercept))
-    if fills and not models.imputes_missing(model):
+        model = StreamModel(TableModel(state, scaling, known, intercept=intercept))
+    if fills and not model.model.fills:
         raise ArgumentError(
             "fill_missing",
             "come with standardise=True, from the start of a model",
@@ -280,7 +281,7 @@ def _initial_model(
         )
     if size is None or model.reservoir is not None:
         return model
-    size, features = _checks.size("reservoir", size), models.num_features(model)
+    size, features = _checks.size("reservoir", size), model.num_features
     dtype = _dtype_of_rows(model)
     _checks.check_memory(
         {"reservoir": size, "num_features": features},
@@ -292,8 +293,8 @@ def _initial_model(
     empty = Reservoir.empty(
         features,
         dtype,
-        models.target_dtype(model.state),
-        models.target_shape(model.state),
+        model.state.target_dtype,
+        model.state.target_shape,
         size=size,
     )
     return model._replace(reservoir=empty)
@@ -336,7 +337,7 @@ def _check_classes(state: Online, classes: Labels | None) -> np.ndarray | None:
     if classes is None:
         return None
     expected = max(2, state.num_columns)
-    if models.is_regressor(state):
+    if state.is_regressor:
         raise ArgumentError("classes", "be None for a regressor", f"{classes!r}")
     try:
         known = np.array(source.coerce_targets(np.asarray(classes, object), 0).tolist())
@@ -385,8 +386,8 @@ def _prepare_batches(
     """The batches after a position, ready to be learned; it runs ahead of learning."""
     model, read = start.model, 0
     learned, scaling = model.state.dtype, model.scaling
-    names, outputs = model.model.feature_names, models.target_shape(model.state)
-    width, dtype = models.num_features(model), _dtype_of_rows(model)
+    names, outputs = model.model.feature_names, model.state.target_shape
+    width, dtype = model.num_features, _dtype_of_rows(model)
     ready = source.regroup(batches, rows, width, dtype, outputs, names)
     for index, (X, y, weight) in enumerate(ready):
         first, read = index * rows, index + 1
@@ -430,10 +431,10 @@ def _encode(model: StreamModel, y: np.ndarray, first: int) -> np.ndarray:
     if model.classes is None and y.dtype.kind in "UO":
         got = f"{y.tolist()[0]!r} in row {first}"
         raise ArgumentError("y", "be numbers, or classes= be given", got)
-    y = models.encode_targets(model.model, y, first)
+    y = model.model.encode_targets(y, first)
     if model.classes is None:
         examples.check_labels(model.state, y, first)
-    return y.astype(models.target_dtype(model.state))
+    return y.astype(model.state.target_dtype)
 
 
 def _read_next(ready: Iterator[Item], name: str, position: Position) -> Item | None:
@@ -510,12 +511,12 @@ def _sum_errors(
     model: StreamModel, state: Online, batch: Batch, scores: Array
 ) -> tuple[int, float]:
     """The rows that count, and their errors before they were learned by `state`."""
-    if not models.is_regressor(state):
+    if not state.is_regressor:
         mistakes = float(state.num_mistakes - model.state.num_mistakes)
         return int(state.num_seen - model.state.num_seen), mistakes
     present = batch.weight > 0
-    values = models.predict_from_scores(state, np.asarray(scores, np.float64))
-    residuals = (values - batch.y)[present] * models.unit_of_targets(model)
+    values = state.predict_from_scores(np.asarray(scores, np.float64))
+    residuals = (values - batch.y)[present] * model.model.unit_of_targets
     squares = float(np.vdot(residuals, residuals))
     return int(present.sum()), squares / state.num_columns
 
@@ -556,7 +557,7 @@ def _learn_rows(block_size: int, state: Online, batch: Batch) -> tuple[Online, A
 
 
 def _progress_text(model: StreamModel) -> str:
-    name = "mean squared error" if models.is_regressor(model.state) else "error"
+    name = "mean squared error" if model.state.is_regressor else "error"
     text = f"{name} {model.error:.4g}"
     if not isinstance(model.state, State):
         return text

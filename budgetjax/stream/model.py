@@ -1,24 +1,24 @@
 """Models learned from streams, which take raw rows and have a learning curve."""
 
-from typing import Any, NamedTuple
+from dataclasses import field
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Integer, Shaped
 
-from budgetjax import _record, models
 from budgetjax._errors import InputError, Named
-from budgetjax.models import Labelled
+from budgetjax.model import Wrapper
 from budgetjax.online.state import Online
 from budgetjax.stream.reservoir import Reservoir
 from budgetjax.tables.encoding import Encoding
 from budgetjax.tables.scaling import Scaling
+from budgetjax.tables.table_model import TableModel
 
 # The maximum number of points of a curve; beyond it every other one is dropped.
 MAX_POINTS = 1000
 
 
-@_record.record
-class StreamModel(NamedTuple):
+class StreamModel(Wrapper):
     """A model of raw rows, learned from a stream, with its learning curve.
 
     Attributes:
@@ -34,15 +34,14 @@ class StreamModel(NamedTuple):
       reservoir: the sample of rows, until the end of a stream that keeps one.
     """
 
-    model: Labelled
-    rows: Integer[np.ndarray, " points"] = np.zeros(0, np.int64)
-    errors: Float[np.ndarray, " points"] = np.zeros(0)
+    model: TableModel
+    rows: Integer[np.ndarray, " points"] = field(
+        default_factory=lambda: np.zeros(0, np.int64)
+    )
+    errors: Float[np.ndarray, " points"] = field(default_factory=lambda: np.zeros(0))
     num_scored: int = 0
     total_error: float = 0.0
     reservoir: Reservoir | None = None
-
-    __repr__ = _record.record_repr
-    decision_function, predict = models.decision_function, models.predict
 
     @property
     def state(self) -> Any:

@@ -25,8 +25,9 @@ import numpy as np
 from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Array, Bool, Float, Integer, Shaped
 
-from budgetjax import _checks, _record, _rows
+from budgetjax import _checks, _rows
 from budgetjax._errors import ArgumentError, names_errors
+from budgetjax._record import Record
 from budgetjax.tables.columns import column_names, find_column
 from budgetjax.tables.scaling import PerFeature
 
@@ -57,8 +58,7 @@ ROWS_PER_VALUE = 8
 BLOCK, PRODUCT = 2**17, 2**20
 
 
-@_record.record
-class Encoding(NamedTuple):
+class Encoding(Record):
     r"""Columns of raw rows as codes; `fit` makes one.
 
     A number x is clipped smoothly, `v / sqrt(1 + (v / 3)^2)` of `v = (x - centre) /
@@ -108,6 +108,15 @@ class Encoding(NamedTuple):
     def fills(self) -> bool:
         """Whether rows may have missing values, as those of a `Scaling` that fills."""
         return True
+
+    @property
+    def has_names(self) -> bool:
+        """Whether any column has categories."""
+        return bool(np.any(np.asarray(self.low) == np.asarray(self.high)))
+
+    def transform(self, X: ArrayLike) -> Float[Array, "n features"]:
+        """The features of `apply` under `jax.jit`; see `encode`."""
+        return encode(self, X)
 
     def edges(self, column: int) -> np.ndarray:
         """The edges of the bins of a column in its own unit, or its categories."""
@@ -263,7 +272,7 @@ def make_coder(
 
     Codes that are 0 follow, up to the width.
     """
-    column, low, high = encoding[3:6]
+    column, low, high = encoding.column, encoding.low, encoding.high
     is_bin, codes = low < high, column.shape[-1]
     changes, end = column[1:] != column[:-1], np.ones(1, bool)
     is_first = numpy.concatenate([end, changes])[:codes]
@@ -321,11 +330,6 @@ def _is_nominal(encoding: Encoding, numpy: Any) -> Any:
     of_value = encoding.low == encoding.high
     columns = np.arange(encoding.num_columns)[:, None]
     return numpy.any((encoding.column[None] == columns) & of_value[None], axis=1)
-
-
-def has_names(encoding: Encoding) -> bool:
-    """Whether any column has categories."""
-    return bool(np.any(np.asarray(encoding.low) == np.asarray(encoding.high)))
 
 
 def _ranks(values: np.ndarray, given: np.ndarray) -> np.ndarray:

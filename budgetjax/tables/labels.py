@@ -1,9 +1,12 @@
 """Labels of the data and their indices, in the order of a model's scores."""
 
 import numpy as np
-from jaxtyping import Int32, Shaped
+from jaxtyping import Float, Int32, Shaped
+from numpy.typing import ArrayLike
 
+from budgetjax import _checks
 from budgetjax._errors import ArgumentError
+from budgetjax.model import Model
 from budgetjax.scoring import format_labels
 
 
@@ -28,3 +31,23 @@ def encode_labels(
         got = f"{y.tolist()[row]!r} in row {first_row + row}"
         raise ArgumentError("y", f"be one of {format_labels(classes)}", got)
     return codes
+
+
+def encode_labels_and_weights(
+    model: Model, num_rows: int, y: ArrayLike, weight: ArrayLike | None
+) -> tuple[Int32[np.ndarray, " n"], Float[np.ndarray, " n"]]:
+    """The index of each row's label, and the weights, after checks."""
+    for name, given in ("y", y), ("weight", weight):
+        _checks.check_unmasked(name, given)
+    known, y, expected = model.class_labels, np.asarray(y), (num_rows,)
+    if known is None:
+        raise ArgumentError("model", "be a classifier", "a regressor")
+    if y.shape != expected:
+        wanted = f"have shape {expected}, one label per row of X"
+        raise ArgumentError("y", wanted, y.shape)
+    weights = np.ones(num_rows) if weight is None else np.asarray(weight, np.float64)
+    if weights.shape != expected or not np.all((weights >= 0) & np.isfinite(weights)):
+        wanted = f"be finite and at least 0, of shape {expected}, one per row of X"
+        got = f"{weights.tolist()[:3]} of shape {weights.shape}"
+        raise ArgumentError("weight", wanted, got)
+    return encode_labels(known, y), weights

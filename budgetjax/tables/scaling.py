@@ -1,14 +1,15 @@
 """The scale of features: running means and variances, and the default gamma."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Array, Bool, Float, Shaped
 
-from budgetjax import _checks, _record
+from budgetjax import _checks
 from budgetjax._errors import ArgumentError, names_errors, warn
+from budgetjax._record import Record, static
 
 # The ratio of standard deviations, or of the mean to them, that causes a warning.
 TOO_UNEVEN = 100
@@ -23,8 +24,7 @@ PerColumn = Float[Any, "..."]
 Pairs = Float[np.ndarray, "n n"]
 
 
-@_record.record
-class Scaling(NamedTuple):
+class Scaling(Record):
     """The mean and variance of every feature, over all rows so far.
 
     They are in float64, and do not depend on how the rows are divided: the squared
@@ -48,7 +48,7 @@ class Scaling(NamedTuple):
     num_rows: int
     mean: PerFeature
     variance: PerFeature
-    fills: bool = False
+    fills: bool = static(default=False)
 
     @classmethod
     def empty(cls, num_features: int, *, fills: bool = False) -> "Scaling":
@@ -138,36 +138,47 @@ class Scaling(NamedTuple):
         """Raw rows, from scaled ones."""
         return self.mean[None] + self.deviation[None] * X
 
-    def apply(self, X: Rows, dtype: DTypeLike = np.float32) -> Rows:
+    @property
+    def num_columns(self) -> int:
+        """The number of raw columns, and of features."""
+        return len(self.mean)
+
+    @property
+    def has_names(self) -> bool:
+        """Whether any column has categories, as one of an `Encoding` may."""
+        return False
+
+    def apply(
+        self, X: Rows, dtype: DTypeLike = np.float32, *, first_row: int = 0
+    ) -> Rows:
         """Rows, shape `(n, num_features)`, as deviations from the mean in this dtype.
 
         They are divided by the standard deviation. Constant features become 0, and so
-        does a NaN if this scaling `fills`.
+        does a NaN if this scaling `fills`. No row is refused.
         """
         scaled = self.filled(X) - self.mean[None]
         np.divide(scaled, self.divisor[None], out=scaled)
         with np.errstate(over="ignore"):
             return scaled.astype(dtype)
 
+    def transform(self, X: ArrayLike) -> Float[Array, "n features"]:
+        """The rows of `apply` under `jax.jit`, in the dtype of X.
 
-def scale(scaling: Scaling, X: ArrayLike) -> Float[Array, "n features"]:
-    """The rows of `Scaling.apply` under `jax.jit`, in the dtype of X.
-
-    The mean is subtracted in two parts, so that rows far from 0 lose no more digits
-    than X has lost.
-    """
-    if _checks.is_traced(scaling):
-        wanted = "have values where a model scales rows"
-        got = "a traced one; close over the model, or see budgetjax.export"
-        raise ArgumentError("scaling", wanted, got)
-    X = jnp.asarray(X)
-    X = X if jnp.issubdtype(X.dtype, jnp.floating) else X.astype(float)
-    first = scaling.mean.astype(X.dtype)
-    rest, divisor = (
-        part.astype(X.dtype)[None] for part in (scaling.mean - first, scaling.divisor)
-    )
-    scaled = (X - first[None] - rest) / divisor
-    return jnp.where(jnp.isnan(X), 0, scaled) if scaling.fills else scaled
+        The mean is subtracted in two parts, so that rows far from 0 lose no more digits
+        than X has lost.
+        """
+        if _checks.is_traced(self):
+            wanted = "have values where a model scales rows"
+            got = "a traced one; close over the model, or see budgetjax.export"
+            raise ArgumentError("scaling", wanted, got)
+        X = jnp.asarray(X)
+        X = X if jnp.issubdtype(X.dtype, jnp.floating) else X.astype(float)
+        first = self.mean.astype(X.dtype)
+        rest, divisor = (
+            part.astype(X.dtype)[None] for part in (self.mean - first, self.divisor)
+        )
+        scaled = (X - first[None] - rest) / divisor
+        return jnp.where(jnp.isnan(X), 0, scaled) if self.fills else scaled
 
 
 def warn_unscaled(name: str, X: Rows) -> None:

@@ -51,11 +51,11 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Integer, Key
 
-from budgetjax import _checks, _record, models
+from budgetjax import _checks, _record
 from budgetjax._errors import names_errors
 from budgetjax._record import Name
 from budgetjax.kernels import Kernel
-from budgetjax.models import KernelModel
+from budgetjax.model import KernelModel
 from budgetjax.solvers import training_set
 from budgetjax.solvers.kernel import hinge_dual, row_cache
 from budgetjax.solvers.kernel.row_cache import KernelRows
@@ -213,7 +213,7 @@ def objective(state: State, X: Matrix, y: Vector) -> Objective:
 def model(state: State, X: ArrayLike, y: ArrayLike) -> KernelModel:
     """The average of the iterates."""
     zero = jnp.zeros_like(state.radius)
-    return models.from_coefficients(
+    return KernelModel.from_coefficients(
         state.rows.kernel, X, y, state.mean_coefficients, zero
     )
 

@@ -7,11 +7,11 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Array, Bool, Integer
 
-from budgetjax import _checks, _record, models
+from budgetjax import _checks, _record
 from budgetjax._errors import ArgumentError, names_errors
 from budgetjax._record import Name
 from budgetjax.kernels import Kernel
-from budgetjax.models import KernelModel
+from budgetjax.model import KernelModel
 from budgetjax.solvers import training_set
 from budgetjax.solvers.kernel import norms, row_cache
 from budgetjax.solvers.kernel.norms import Norm, OneInfinity, TwoInfinity
@@ -231,7 +231,9 @@ def model(state: State, X: ArrayLike, y: ArrayLike) -> KernelModel:
     between the bounds, and before the optimum it is the best for these coefficients.
     """
     bias = _minimise_over_bias(state, jnp.asarray(y, state.responses.dtype))[1]
-    return models.from_coefficients(state.rows.kernel, X, y, state.coefficients, bias)
+    return KernelModel.from_coefficients(
+        state.rows.kernel, X, y, state.coefficients, bias
+    )
 
 
 @jax.jit

@@ -20,11 +20,11 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Integer, Key
 
-from budgetjax import _checks, _record, models
+from budgetjax import _checks, _record
 from budgetjax._errors import names_errors
 from budgetjax._record import Name, Static
 from budgetjax.kernels import Kernel
-from budgetjax.models import KernelModel
+from budgetjax.model import KernelModel
 from budgetjax.solvers import training_set
 from budgetjax.solvers.kernel import row_cache
 from budgetjax.solvers.kernel.row_cache import KernelRows
@@ -271,7 +271,9 @@ def objective(state: State, X: Matrix, y: Vector) -> Objective:
 def model(state: State, X: ArrayLike, y: ArrayLike) -> KernelModel:
     """The model of the coefficients, with the bias of the least hinge loss."""
     bias = _bias(state, jnp.asarray(y, state.responses.dtype))
-    return models.from_coefficients(state.rows.kernel, X, y, state.coefficients, bias)
+    return KernelModel.from_coefficients(
+        state.rows.kernel, X, y, state.coefficients, bias
+    )
 
 
 def make_visiting_solver(

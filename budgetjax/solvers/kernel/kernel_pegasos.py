@@ -37,7 +37,7 @@ derivation and this code divide by lambda (t - 1).
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from budgetjax.models import KernelModel
+from budgetjax.model import KernelModel
 from budgetjax.solvers import training_set
 from budgetjax.solvers.kernel import hinge_dual
 from budgetjax.solvers.kernel.hinge_dual import State

@@ -8,11 +8,11 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Integer, Key
 
-from budgetjax import _checks, _record, models
+from budgetjax import _checks, _record
 from budgetjax._errors import ArgumentError, names_errors
 from budgetjax._record import Name, Static
 from budgetjax.kernels import Kernel
-from budgetjax.models import KernelModel
+from budgetjax.model import KernelModel
 from budgetjax.solvers import training_set
 from budgetjax.solvers.kernel import row_cache, water_level
 from budgetjax.solvers.kernel.row_cache import KernelRows
@@ -393,7 +393,7 @@ def model(state: State, X: ArrayLike, y: ArrayLike) -> KernelModel:
     level, bias = (np.asarray(value) for value in _level(state, signs))
     scale = 1 / level if level > 0 else np.ones_like(level)
     coefficients, bias = state.mean_coefficients * scale, jnp.asarray(bias * scale)
-    return models.from_coefficients(state.rows.kernel, X, y, coefficients, bias)
+    return KernelModel.from_coefficients(state.rows.kernel, X, y, coefficients, bias)
 
 
 @names_errors("slack_of")
@@ -438,13 +438,13 @@ def slack_of(
       Cotter, Shalev-Shwartz and Srebro (2012), Lemma 2.1 and Section 5,
       https://arxiv.org/abs/1204.0566.
     """
-    scores = models.decision_function(model, X)
+    scores = model.decision_function(X)
     if scores.ndim != 1:
         raise ArgumentError("model", "be binary", f"one of {scores.shape[1]} columns")
     scores = np.asarray(scores, np.float64)
     y = np.asarray(training_set.read_labels(y, len(scores), np.float32))
     weight = training_set.read_weight(weight, jnp.asarray(y))
-    length = models.weight_norm(model)
+    length = model.weight_norm()
     if not length > 0:
         raise ArgumentError("model", "not be zero", "weights of norm 0")
     return float(np.average(np.maximum(1 - y * scores, 0), weights=weight) / length)

@@ -12,7 +12,7 @@ from budgetjax._counters import Words
 from budgetjax._errors import names_errors
 from budgetjax._record import Name
 from budgetjax._rows import RawRows
-from budgetjax.models import LinearModel
+from budgetjax.model import LinearModel
 from budgetjax.solvers.linear import patterns, rows
 from budgetjax.solvers.linear.epochs import Order, natural_order, shuffle, visit_all
 from budgetjax.solvers.linear.patterns import Problem

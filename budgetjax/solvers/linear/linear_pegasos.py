@@ -11,7 +11,7 @@ from budgetjax import _checks, _record
 from budgetjax._errors import names_errors
 from budgetjax._record import Name, Static
 from budgetjax._rows import RawRows
-from budgetjax.models import LinearModel
+from budgetjax.model import LinearModel
 from budgetjax.solvers import training_set
 from budgetjax.solvers.linear import patterns, rows
 from budgetjax.solvers.linear.patterns import Problem

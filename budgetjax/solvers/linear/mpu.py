@@ -10,12 +10,12 @@ import numpy as np
 from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Array, Bool, Float, Int32, Key
 
-from budgetjax import _checks, _counters, _record, models
+from budgetjax import _checks, _counters, _record
 from budgetjax._counters import Words
 from budgetjax._errors import ArgumentError, InputError, names_errors
 from budgetjax._record import Name
 from budgetjax.kernels import Kernel
-from budgetjax.models import KernelModel, LinearModel
+from budgetjax.model import KernelModel, LinearModel
 from budgetjax.solvers.linear import patterns, rows
 from budgetjax.solvers.linear.epochs import Order, natural_order, shuffle, visit_all
 from budgetjax.solvers.linear.patterns import Problem
@@ -439,7 +439,7 @@ def model(state: State, X: Rows, y: Vector | None) -> LinearModel | KernelModel:
     if problem.constant is not None:
         bias = jnp.square(problem.constant) * jnp.sum(y * coefficients)
     dtype = X.vectors.dtype
-    return models.from_coefficients(
+    return KernelModel.from_coefficients(
         problem.kernel, X.vectors, y, coefficients.astype(dtype), bias.astype(dtype)
     )
 

@@ -18,7 +18,7 @@ from budgetjax._errors import ArgumentError, names_errors
 from budgetjax._record import Static
 from budgetjax._rows import RawRows
 from budgetjax.kernels import Kernel, check_kernel
-from budgetjax.models import LinearModel
+from budgetjax.model import LinearModel
 from budgetjax.solvers import training_set
 from budgetjax.solvers.linear.rows import (
     DenseRows,
