@@ -2,7 +2,6 @@
 
 import dataclasses
 import inspect
-import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import (
     Any,
@@ -268,8 +267,12 @@ class Record:
             record(cls, name)
         fixed = [field.name for field in fields_of(cls) if _is_static(field)]
         names = [field.name for field in fields_of(cls) if not _is_static(field)]
-        leaves, fixed_parts = _getter(names), _getter(fixed)
+        flatten = _flatten_function(names, fixed)
         keys = tuple(map(jax.tree_util.GetAttrKey, names))
+
+        def flatten_with_keys(value):
+            leaves, values = flatten(value)
+            return tuple(zip(keys, leaves, strict=True)), values
 
         def unflatten(values, leaves):
             new = object.__new__(cls)
@@ -279,12 +282,9 @@ class Record:
 
         jax.tree_util.register_pytree_with_keys(
             cls,
-            lambda value: (
-                tuple(zip(keys, leaves(value), strict=True)),
-                fixed_parts(value),
-            ),
+            flatten_with_keys,
             unflatten,
-            lambda one: (leaves(one), fixed_parts(one)),
+            flatten,
         )
 
     def __post_init__(self) -> None:
@@ -346,11 +346,16 @@ def _is_hashable(value: object) -> bool:
     return True
 
 
-def _getter(names: Sequence[str]) -> Callable[[Any], tuple[Any, ...]]:
-    """A function that gets these attributes of an object."""
-    if len(names) > 1:
-        return operator.attrgetter(*names)
-    return lambda value: tuple(getattr(value, name) for name in names)
+def _flatten_function(names: Sequence[str], fixed: Sequence[str]) -> Callable[..., Any]:
+    """The function that gives the leaves of a record, and its static fields.
+
+    Its text names the fields, as that of the constructor of a dataclass does: JAX calls
+    it for every record in every argument of a program.
+    """
+    leaves, values = (
+        "".join(f"one.{name}, " for name in given) for given in (names, fixed)
+    )
+    return eval(f"lambda one: (({leaves}), ({values}))")
 
 
 def equal(one: Any, other: Any) -> bool:

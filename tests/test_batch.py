@@ -840,7 +840,8 @@ def trained(name, steps):
 def test_models(name, double):
     """What the fields say is what it decides, and it has the margins of its state."""
     X, y, state, reached, model = trained(name, 300)
-    Z, a = (np.asarray(part, np.float64) for part in model[1:3])
+    parts = model.vectors, model.coefficients
+    Z, a = (np.asarray(part, np.float64) for part in parts)
     k = kernels.rbf(GAMMA)
     f = np.array([a @ k(x, Z) for x in X]) + float(model.bias)
     ours = model.decision_function(X)

@@ -62,7 +62,8 @@ def test_the_choice_is_that_of_numpy_and_moving_loses_less(kernel):
     # All that a polynomial of degree 3 of two features can span are 10 functions.
     size = 6
     small = bj.compress(model, size, steps=0)
-    X, coefficients = (np.asarray(part, np.float64) for part in model[1:3])
+    parts = model.vectors, model.coefficients
+    X, coefficients = (np.asarray(part, np.float64) for part in parts)
     vectors, expected = reference(kernel, X, coefficients, size)
     np.testing.assert_array_equal(small.vectors, np.float32(vectors))
     # The ridge that keeps float32 from breaking down costs 1e-5 of the largest kernel

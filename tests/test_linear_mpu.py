@@ -598,7 +598,8 @@ def test_a_kernel_against_its_optimum():
     assert np.all(history.gap >= history.primal / best - 1 - 1e-8)
     assert isinstance(found.model, bj.KernelModel)
     scores = np.asarray(found.model.decision_function(X), np.float64)
-    vectors, a = (np.asarray(part, np.float64) for part in found.model[1:3])
+    parts = found.model.vectors, found.model.coefficients
+    vectors, a = (np.asarray(part, np.float64) for part in parts)
     np.testing.assert_allclose(scores, [a @ k(x, vectors) for x in X], atol=1e-4)
     norm = sum(a * found.model.decision_function(vectors))
     value = norm / 2 + 3 * np.sum(np.maximum(0, 1 - y * scores))

@@ -267,7 +267,7 @@ def test_linear_solvers_compute_in_double_precision(name):
     same(found.history, other.history)
     for one, dtype in ((found, jnp.float32), (other, jnp.float64)):
         assert one.state.weights.dtype == np.float64
-        for leaf in one.model:
+        for leaf in jax.tree.leaves(one.model):
             assert leaf.dtype == dtype
             assert not leaf.weak_type
 
