@@ -147,7 +147,8 @@ def of_state(weights):
 
 def of_model(model, augment):
     """The weights that the objective is of."""
-    weights, bias = (np.asarray(part, np.float64) for part in model)
+    parts = model.weights, model.bias
+    weights, bias = (np.asarray(part, np.float64) for part in parts)
     return np.append(weights, bias / augment if augment else 0)
 
 

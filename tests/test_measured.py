@@ -133,7 +133,8 @@ def optimum(X, y, classes, strength):
         best = bj.solve(
             bj.smo, X, y, kernel=bj.RBF(1.0), penalty=penalty, fit_bias=False
         ).model
-        vectors, coefficients = (np.asarray(part, np.float64) for part in best[1:3])
+        parts = best.vectors, best.coefficients
+        vectors, coefficients = (np.asarray(part, np.float64) for part in parts)
         coefficients = coefficients[:, None]
         losses = np.maximum(0, 1 - y * np.asarray(best.decision_function(X)))
     else:
