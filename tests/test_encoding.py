@@ -263,11 +263,11 @@ def test_codes_written_in_programs_are_those_of_the_host():
     given = np.concatenate([X, other])
     width, count = 16, codes.num_codes
     for dtype, numpy in ((np.float64, np), (np.float32, jnp)):
-        coder = encoding.make_coder(codes, dtype, width)
+        coder = encoding.Coder.of(codes, dtype, width)
         numbers = codes.numbers(given, dtype, 8)
         assert numbers.shape == (202, 8)
         assert np.all(np.isfinite(numbers))
-        found = np.asarray(encoding.write_codes(coder, numbers, numpy))
+        found = np.asarray(coder.write(numpy.asarray(numbers)))
         expected = codes.apply(given, dtype)
         np.testing.assert_allclose(found[:, :count], expected, atol=1e-5)
         assert not np.any(found[:, count:])

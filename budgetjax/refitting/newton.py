@@ -77,7 +77,7 @@ class Basis(NamedTuple):
         """The rows of given examples as differences from the origin, in programs."""
         if self.coder is None:
             return jnp.asarray(X) - self.expansion.origin[None]
-        codes = encoding.write_codes(self.coder, jnp.asarray(X))
+        codes = self.coder.write(jnp.asarray(X))
         codes = codes - self.expansion.origin[None]
         # In a product, a CPU would write every code once per column of the result.
         return jax.lax.optimization_barrier(codes)

@@ -10,7 +10,7 @@ from jaxtyping import Array, Float
 from budgetjax import losses
 from budgetjax.refitting.newton import Basis
 from budgetjax.refitting.training_data import Block, Units
-from budgetjax.tables.encoding import Coder, write_codes
+from budgetjax.tables.encoding import Coder
 
 
 class Problem(NamedTuple):
@@ -96,7 +96,7 @@ class Problem(NamedTuple):
         self, X: Float[np.ndarray, "n columns"]
     ) -> Float[np.ndarray, "n features"]:
         """The features of a few examples."""
-        return X if self.coder is None else write_codes(self.coder, X, np)
+        return X if self.coder is None else self.coder.write(X)
 
     def with_vectors(self, state: Any, vectors: Float[Array, "rows d"]) -> Any:
         """The state with other support vectors."""

@@ -15,7 +15,7 @@ from budgetjax._sharding import Shards
 from budgetjax.model import model_of, open_estimator
 from budgetjax.online import examples
 from budgetjax.stream.batches import Batches, order_columns
-from budgetjax.tables import encoding, scaling
+from budgetjax.tables import scaling
 from budgetjax.tables.encoding import Coder
 from budgetjax.tables.table_model import TableModel
 
@@ -132,7 +132,7 @@ def find_coder(model: Any) -> Coder | None:
     if codes is None:
         return None
     vectors = model_of(model).inner.expansion.vectors
-    return encoding.make_coder(codes, vectors.dtype, vectors.shape[1])
+    return Coder.of(codes, vectors.dtype, vectors.shape[1])
 
 
 def _write_few(batch: Arrays, coder: Coder | None) -> tuple[Arrays, Coder | None]:
@@ -144,7 +144,7 @@ def _write_few(batch: Arrays, coder: Coder | None) -> tuple[Arrays, Coder | None
     most = min(FEW_TO_WRITE, BYTES_TO_WRITE // max(1, coder.start.nbytes))
     if shards.total(len(X)) > most:
         return batch, coder
-    return (encoding.write_codes(coder, X, np), *rest, shards), None
+    return (coder.write(X), *rest, shards), None
 
 
 class Units(NamedTuple):

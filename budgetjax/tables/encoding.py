@@ -167,11 +167,10 @@ class Encoding(Record):
                 found[start : start + size] = codes @ matrix
             return found
         size = -(-BLOCK // width)
-        coder, is_nominal = make_coder(self), _is_nominal(self, np)
+        coder, clip = Coder.of(self), Clip.of(self)
         for start in range(0, len(rows), size):
             block = rows[start : start + size].astype(np.float64)
-            numbers = _clip_columns(self, is_nominal, block, np)
-            found[start : start + size] = write_codes(coder, numbers, np)
+            found[start : start + size] = coder.write(clip.numbers(block))
         return found
 
     def numbers(
@@ -182,7 +181,7 @@ class Encoding(Record):
         *,
         first_row: int = 0,
     ) -> Features:
-        """One small number per column, of which `write_codes` makes the codes.
+        """One small number per column, of which `Coder.write` makes the codes.
 
         They take the room of raw rows, and programs make the codes anew in every pass,
         faster than the host would read them. They are the clipped numbers, or the rank
@@ -193,11 +192,11 @@ class Encoding(Record):
         self = jax.tree.map(np.asarray, self)
         _rows.check_shape(rows.shape, columns := self.num_columns)
         found = np.zeros((len(rows), max(width, columns)), dtype)
-        is_nominal, size = _is_nominal(self, np), -(-BLOCK // max(1, columns))
+        clip, size = Clip.of(self), -(-BLOCK // max(1, columns))
         for start in range(0, len(rows), size):
             block = rows[start : start + size].astype(np.float64)
-            numbers = _clip_columns(self, is_nominal, block, np)
-            for column in np.flatnonzero(is_nominal):
+            numbers = clip.numbers(block)
+            for column in np.flatnonzero(clip.is_nominal):
                 numbers[:, column] = _ranks(self.edges(int(column)), numbers[:, column])
             found[start : start + size, :columns] = numbers
         return found
@@ -231,13 +230,46 @@ def encode(encoding: Encoding, X: Shaped[ArrayLike, "*n d"]) -> Float[Array, "*n
     if not jnp.issubdtype(rows.dtype, jnp.floating):
         rows = rows.astype(float)
     matrix = rows[None] if rows.ndim == 1 else rows
-    numpy = jnp if _checks.is_traced(encoding) else np
-    numbers = _clip_columns(encoding, _is_nominal(encoding, numpy), matrix, jnp)
-    codes = write_codes(make_coder(encoding, rows.dtype, numpy=numpy), numbers)
+    codes = Coder.of(encoding, rows.dtype).write(Clip.of(encoding).numbers(matrix))
     if encoding.map is not None:
         weights = jnp.asarray(encoding.map, codes.dtype)
         codes = jnp.matmul(codes, weights, precision="highest")
     return codes[0] if rows.ndim == 1 else codes
+
+
+class Clip(NamedTuple):
+    """How raw columns become small numbers, of which a `Coder` makes codes.
+
+    Attributes:
+      centre, unit, lacks: those of the encoding.
+      is_nominal: whether each column has categories.
+    """
+
+    centre: Any
+    unit: Any
+    lacks: Any
+    is_nominal: Any
+
+    @classmethod
+    def of(cls, encoding: Encoding) -> "Clip":
+        """That of an encoding, whose arrays may be traced."""
+        of_value = encoding.low == encoding.high
+        columns = np.arange(encoding.num_columns)[:, None]
+        of_column = (encoding.column[None] == columns) & of_value[None]
+        is_nominal = _namespace(of_column).any(of_column, axis=1)
+        return cls(encoding.centre, encoding.unit, encoding.lacks, is_nominal)
+
+    def numbers(self, X: Any) -> Any:
+        """Clipped numbers, categories, `MISSING` and `UNSEEN`, in the dtype of X."""
+        numpy = _namespace(X)
+        missing, lacks = numpy.isnan(X), self.lacks[None]
+        centre, unit = self.centre[None], self.unit[None].astype(X.dtype)
+        first_digits = centre.astype(X.dtype)
+        more_digits = (centre - first_digits).astype(X.dtype)
+        v = numpy.where(missing, 0, (X - first_digits - more_digits) / unit)
+        category = numpy.where(missing, UNSEEN, X)
+        numbers = numpy.where(self.is_nominal[None], category, _clip(v))
+        return numpy.where(missing & lacks, MISSING, numbers)
 
 
 class Coder(NamedTuple):
@@ -260,76 +292,59 @@ class Coder(NamedTuple):
     ceiling: Any
     value: Any
 
+    @classmethod
+    def of(
+        cls, encoding: Encoding, dtype: DTypeLike = np.float64, width: int = 0
+    ) -> "Coder":
+        """That of an encoding, for raw categories, or for their ranks with a width.
 
-def make_coder(
-    encoding: Encoding,
-    dtype: DTypeLike = np.float64,
-    width: int = 0,
-    *,
-    numpy: Any = np,
-) -> Coder:
-    """The coder of an encoding, for raw categories, or for their ranks with a width.
+        Codes that are 0 follow, up to the width.
+        """
+        numpy = jnp if _checks.is_traced(encoding) else np
+        column, low, high = encoding.column, encoding.low, encoding.high
+        is_bin, codes = low < high, column.shape[-1]
+        changes, end = column[1:] != column[:-1], np.ones(1, bool)
+        is_first = numpy.concatenate([end, changes])[:codes]
+        is_last = numpy.concatenate([changes | ~is_bin[1:], end])[:codes]
+        known = low
+        if width:
+            known = np.arange(codes) - np.searchsorted(column, column)
+        every = (
+            numpy.where(is_bin, low, 0),
+            1 / numpy.where(is_bin, high - low, 1),
+            numpy.where(is_first, -BEYOND, 0),
+            numpy.where(is_last, 1 + BEYOND, 1),
+            numpy.where(is_bin, np.nan, numpy.where(low == high, known, MISSING)),
+        )
+        more = (0, max(0, width - codes))
+        start, slope, floor, ceiling = (
+            numpy.pad(leaf.astype(dtype), more) for leaf in every[:4]
+        )
+        value = numpy.pad(every[4].astype(dtype), more, constant_values=np.nan)
+        return cls(numpy.pad(column, more), start, slope, floor, ceiling, value)
 
-    Codes that are 0 follow, up to the width.
-    """
-    column, low, high = encoding.column, encoding.low, encoding.high
-    is_bin, codes = low < high, column.shape[-1]
-    changes, end = column[1:] != column[:-1], np.ones(1, bool)
-    is_first = numpy.concatenate([end, changes])[:codes]
-    is_last = numpy.concatenate([changes | ~is_bin[1:], end])[:codes]
-    known = low
-    if width:
-        known = np.arange(codes) - np.searchsorted(column, column)
-    every = (
-        numpy.where(is_bin, low, 0),
-        1 / numpy.where(is_bin, high - low, 1),
-        numpy.where(is_first, -BEYOND, 0),
-        numpy.where(is_last, 1 + BEYOND, 1),
-        numpy.where(is_bin, np.nan, numpy.where(low == high, known, MISSING)),
-    )
-    more = (0, max(0, width - codes))
-    start, slope, floor, ceiling = (
-        numpy.pad(leaf.astype(dtype), more) for leaf in every[:4]
-    )
-    value = numpy.pad(every[4].astype(dtype), more, constant_values=np.nan)
-    return Coder(numpy.pad(column, more), start, slope, floor, ceiling, value)
+    def write(self, numbers: Any) -> Any:
+        """The codes of `Encoding.numbers`, by NumPy or JAX; O(n num_codes).
 
-
-def write_codes(coder: Coder, numbers: Any, numpy: Any = jnp) -> Any:
-    """The codes of `Encoding.numbers`, by NumPy or JAX; O(n num_codes).
-
-    In float32, rounding moves a code by some 1e-7 divided by the width of its bin.
-    """
-    column, start, slope, floor, ceiling, value = (leaf[None] for leaf in coder)
-    given = numpy.take(numbers, column[0], axis=-1, mode="clip")
-    # In place for NumPy.
-    codes = given - start
-    codes *= slope
-    codes = numpy.clip(codes, floor, ceiling)
-    if _checks.is_traced(coder) or not np.all(np.isnan(value)):
-        flags = (given == value).astype(codes.dtype)
-        codes = numpy.where(given == MISSING, 0, codes)
-        codes = numpy.where(numpy.isnan(value), codes, flags)
-    return codes
+        In float32, rounding moves a code by some 1e-7 divided by the width of its bin.
+        """
+        numpy = _namespace(numbers)
+        column, start, slope, floor, ceiling, value = (leaf[None] for leaf in self)
+        given = numpy.take(numbers, column[0], axis=-1, mode="clip")
+        # In place for NumPy.
+        codes = given - start
+        codes *= slope
+        codes = numpy.clip(codes, floor, ceiling)
+        if _checks.is_traced(self) or not np.all(np.isnan(value)):
+            flags = (given == value).astype(codes.dtype)
+            codes = numpy.where(given == MISSING, 0, codes)
+            codes = numpy.where(numpy.isnan(value), codes, flags)
+        return codes
 
 
-def _clip_columns(encoding: Encoding, is_nominal: Any, X: Any, numpy: Any) -> Any:
-    """Clipped numbers, raw categories, `MISSING` and `UNSEEN`, in the dtype of X."""
-    missing, lacks = numpy.isnan(X), encoding.lacks[None]
-    centre, unit = encoding.centre[None], encoding.unit[None].astype(X.dtype)
-    first_digits = centre.astype(X.dtype)
-    more_digits = (centre - first_digits).astype(X.dtype)
-    v = numpy.where(missing, 0, (X - first_digits - more_digits) / unit)
-    category = numpy.where(missing, UNSEEN, X)
-    numbers = numpy.where(is_nominal[None], category, _clip(v, numpy))
-    return numpy.where(missing & lacks, MISSING, numbers)
-
-
-def _is_nominal(encoding: Encoding, numpy: Any) -> Any:
-    """Whether each column has categories."""
-    of_value = encoding.low == encoding.high
-    columns = np.arange(encoding.num_columns)[:, None]
-    return numpy.any((encoding.column[None] == columns) & of_value[None], axis=1)
+def _namespace(array: Any) -> Any:
+    """The functions of an array: those of NumPy or of JAX."""
+    return np if isinstance(array, np.ndarray | np.generic) else jnp
 
 
 def _ranks(values: np.ndarray, given: np.ndarray) -> np.ndarray:
@@ -474,8 +489,9 @@ def _centre_and_unit(ordered: np.ndarray, column: int) -> tuple[float, float]:
     return centre, spread * np.std((ordered - centre) / spread)
 
 
-def _clip(v: Any, numpy: Any = np) -> Any:
+def _clip(v: Any) -> Any:
     """Numbers in units from the centre, clipped smoothly at `CLIP`."""
+    numpy = _namespace(v)
     v = numpy.clip(v, -FARTHEST, FARTHEST)
     return v / numpy.sqrt(1 + numpy.square(v / CLIP))
 

@@ -200,7 +200,7 @@ class TableModel(Wrapper):
         """Raw rows in the form that the model inside takes.
 
         They are the numbers of the columns, and zeros up to `width`, if it makes codes
-        of them; see `encoding.write_codes`.
+        of them; see `encoding.Coder`.
         """
         rows, codes = self._as_matrix(X), self.unmapped_encoding
         if codes is not None:
