@@ -63,9 +63,7 @@ def fields_of(kind: type) -> tuple[str, ...]:
 
 def parts_of(record: Any) -> dict[str, Any]:
     """The fields of a record, both leaves and static ones."""
-    if is_named_tuple(type(record)):
-        return record._asdict()
-    return {name: vars(record).get(name) for name in fields_of(type(record))}
+    return {name: getattr(record, name, None) for name in fields_of(type(record))}
 
 
 def defaults_of(kind: type) -> dict[str, Any]:

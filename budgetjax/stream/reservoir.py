@@ -6,6 +6,7 @@ import numpy as np
 from jaxtyping import Float, Shaped
 
 from budgetjax import _record
+from budgetjax._record import Record
 from budgetjax.tables.columns import pack, unpack
 
 # The default size: at most MAX_ROWS rows and MAX_NUMBERS values, at least MIN_ROWS
@@ -63,8 +64,7 @@ class Rows(NamedTuple):
         return Rows(pack(unpack(X)[order]), *(each[order] for each in rest))
 
 
-@_record.record
-class Reservoir(NamedTuple):
+class Reservoir(Record):
     """The rows of a stream with the smallest random numbers, a uniform sample.
 
     Any division of the stream into batches keeps the same rows. Of `num_rows` rows so
