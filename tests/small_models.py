@@ -1,5 +1,7 @@
 """Small models that are quick to learn, for what is done with models."""
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 import budgetjax as bj
@@ -35,3 +37,34 @@ def streamed():
         state, [(raw, words)], classes=["no", "yes"], standardise=True, batch_rows=30
     )
     return model, raw, words
+
+
+class Network(bj.Model):
+    """A layer of hidden units, and one of scores."""
+
+    hidden: jax.Array
+    shift: jax.Array
+    outer: jax.Array
+    link: str = bj.static(default=bj.losses.SOFTMAX)
+
+    @property
+    def num_features(self):
+        return self.hidden.shape[0]
+
+    @property
+    def num_columns(self):
+        return self.outer.shape[1]
+
+    @property
+    def dtype(self):
+        return self.outer.dtype
+
+    def scores(self, X):
+        inside = jnp.matmul(X, self.hidden, precision="highest") + self.shift[None]
+        return jnp.matmul(jnp.tanh(inside), self.outer, precision="highest")
+
+
+def network(columns=3, features=D, **more):
+    random = np.random.default_rng(0)
+    sizes = (features, 8), (8,), (8, columns)
+    return Network(*(jnp.asarray(random.normal(size=n), "f4") for n in sizes), **more)

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from small_models import network
 
 import budgetjax as bj
 from budgetjax.estimators import (
@@ -103,6 +104,13 @@ MODELS = {
     "one class": lambda: BudgetedOneClass(20, gamma=0.5, random_state=0).fit(X).model_,
     "one class per solver": lambda: SMOClassifier(gamma=0.5).fit(X, CLASSES).model_,
     "linear ones": lambda: MPUClassifier().fit(X, CLASSES).model_,
+}
+MODELS |= {
+    "network": lambda: network(features=3),
+    "labels of a network": lambda: bj.TableModel(
+        network(features=3), classes=np.array([3, 5, 9]), intercept=0.1, unit=2.0
+    ),
+    "calibrated network": lambda: bj.calibrate(network(1, 3), X, SIGNS),
 }
 OFFSETS = {"filled rows": 40, "standardised rows": 40, "encoded rows": 40}
 

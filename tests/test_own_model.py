@@ -11,45 +11,14 @@ import numpy as np
 import onnxruntime
 import pytest
 from jax.sharding import NamedSharding, PartitionSpec
-from small_models import KERNEL, D, X, learned, y
+from small_models import KERNEL, D, Network, X, learned, network, y
 
 import budgetjax as bj
 from budgetjax import _record
 from budgetjax.tables.scaling import Scaling
 
-random = np.random.default_rng(0)
 PACKAGE = str(Path(bj.__file__).parent)
 NAMES = np.array(["ant", "bee", "cow"])
-
-
-class Network(bj.Model):
-    """A layer of hidden units, and one of scores."""
-
-    hidden: jax.Array
-    shift: jax.Array
-    outer: jax.Array
-    link: str = bj.static(default=bj.losses.SOFTMAX)
-
-    @property
-    def num_features(self):
-        return self.hidden.shape[0]
-
-    @property
-    def num_columns(self):
-        return self.outer.shape[1]
-
-    @property
-    def dtype(self):
-        return self.outer.dtype
-
-    def scores(self, X):
-        inside = jnp.matmul(X, self.hidden, precision="highest") + self.shift[None]
-        return jnp.matmul(jnp.tanh(inside), self.outer, precision="highest")
-
-
-def network(columns=3, **more):
-    sizes = (D, 8), (8,), (8, columns)
-    return Network(*(jnp.asarray(random.normal(size=n), "f4") for n in sizes), **more)
 
 
 def by_hand(model, X):
