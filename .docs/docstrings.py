@@ -1,7 +1,5 @@
-"""The package's docstrings as Markdown, and values and solvers as users call them."""
+"""The package's docstrings as Markdown, and values as users call them."""
 
-import ast
-import copy
 import re
 
 import griffe
@@ -51,22 +49,12 @@ class Docstrings(griffe.Extension):
         if obj.docstring:
             obj.docstring.value = as_markdown(obj.docstring.value)
 
-    def on_function_node(
-        self, *, node: ast.AST | griffe.ObjectNode, agent, **_
-    ) -> None:
-        # An `init` that is made in a function is read as one of its module.
-        for part in getattr(node, "body", ()):
-            if isinstance(part, ast.FunctionDef) and part.name == "init":
-                agent.visit(part)
-
     def on_package(self, *, pkg: griffe.Module, **_) -> None:
         for name in pkg["public"].members:
             if name.startswith("_"):
                 continue
             target = pkg["public"][name].final_target
-            if target.is_attribute and name == target.name:
-                pkg.set_member(name, _record(target))
-            elif target.is_class and _has_fields(target):
+            if target.is_class and _has_fields(target):
                 target.set_member("__init__", _init(target))
         for member in _members(pkg):
             if member.is_attribute:
@@ -77,21 +65,8 @@ class Docstrings(griffe.Extension):
                     _simplify(parameter, member)
 
 
-def _record(target: griffe.Attribute) -> griffe.Function:
-    """Its `init`, as which `bj.smo` is described; see `function.html.jinja`."""
-    module = target.parent
-    init = module.members.get("init")
-    if init is None:
-        makes = module.modules_collection[target.value.function.canonical_path]
-        init = makes.parent["init"]
-    record = copy.copy(init)
-    record.name, record.labels = target.name, {"record"}
-    record.docstring = record.docstring or module.docstring
-    return record
-
-
 def _has_fields(one: griffe.Class) -> bool:
-    """Whether this is a value such as a learner, whose fields are its arguments."""
+    """Whether this is a value such as a solver, whose fields are its arguments."""
     return any(base.path == "budgetjax._record.Record" for base in one.mro())
 
 
@@ -103,9 +78,28 @@ def _init(one: griffe.Class) -> griffe.Function:
         if "instance-attribute" in field.labels and field.annotation is not None
         if not field.name.startswith("_")
     }
-    kind = griffe.ParameterKind.positional_or_keyword
-    given = [griffe.Parameter(name, default=fields[name], kind=kind) for name in fields]
+    kinds = griffe.ParameterKind
+    given = [
+        griffe.Parameter(
+            name,
+            default=value,
+            kind=kinds.keyword_only
+            if _keyword(value, "kw_only")
+            else kinds.positional_or_keyword,
+        )
+        for name, value in fields.items()
+    ]
+    # As in a dataclass, what goes by keyword comes last.
+    given.sort(key=lambda parameter: parameter.kind is kinds.keyword_only)
     return griffe.Function("__init__", parameters=griffe.Parameters(*given), parent=one)
+
+
+def _keyword(value, name: str):
+    """An argument of what declares a field, or nothing."""
+    if not (isinstance(value, griffe.ExprCall) and str(value.function) in FIELDS):
+        return None
+    keywords = [a for a in value.arguments if isinstance(a, griffe.ExprKeyword)]
+    return {keyword.name: keyword.value for keyword in keywords}.get(name)
 
 
 def _members(parent: griffe.Object):
@@ -125,9 +119,7 @@ def _simplify(parameter: griffe.Parameter, function: griffe.Function) -> None:
     parameter.annotation = _type(parameter.annotation)
     default = parameter.default
     if isinstance(default, griffe.ExprCall) and str(default.function) in FIELDS:
-        keywords = [a for a in default.arguments if isinstance(a, griffe.ExprKeyword)]
-        given = {keyword.name: keyword.value for keyword in keywords}
-        default = parameter.default = given.get("default")
+        default = parameter.default = _keyword(default, "default")
     if isinstance(default, griffe.ExprName):
         constant = function.module.members.get(default.name)
         # A module, such as `numpy`, has no value.

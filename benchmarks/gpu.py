@@ -205,12 +205,11 @@ def products(quick: bool) -> Iterator[measure.Case]:
     def metric(X, y, gamma, regularization):
         return refit(X, y, gamma, regularization, learn_metric=True, epochs=2)
 
-    def solver(which, X, y, gamma, _):
-        more: Any = {"penalty": 1.0} if which is bj.smo else {"slack": 0.1}
-        steps: Any = {"max_steps": 20 if quick else 500, "tolerance": None}
+    def solver(make, X, y, gamma, _):
+        chosen, steps = make(bj.RBF(gamma), tolerance=None), 20 if quick else 500
 
         def call():
-            return bj.solve(which, X, y, kernel=bj.RBF(gamma), **steps, **more).history
+            return bj.solve(chosen, X, y, max_steps=steps).history
 
         return figures(call, None, 2 * float(call().work[-1]) * X.shape[1])
 
@@ -220,8 +219,10 @@ def products(quick: bool) -> Iterator[measure.Case]:
         "Nystrom features": nystrom,
         "refit": refit,
         "metric, 2 passes": metric,
-        "SMO, kernel rows": functools.partial(solver, bj.smo),
-        "SBP, kernel rows": functools.partial(solver, bj.sbp),
+        "SMO, kernel rows": functools.partial(solver, bj.SMO),
+        "SBP, kernel rows": functools.partial(
+            solver, functools.partial(bj.SBP, slack=0.1)
+        ),
     }
     for name in STREAMS[:1] if quick else ("covtype", "mnist"):
         for what, call in calls.items():

@@ -44,6 +44,7 @@ from jax.sharding import SingleDeviceSharding
 
 import budgetjax as bj
 from budgetjax.online import driver, examples, sweeps
+from budgetjax.registry import name_of
 
 OUTPUT = Path(__file__).parent / "results" / "launches.json"
 # Names in XLA's descriptions of GPUs, and of topologies of TPUs.
@@ -300,20 +301,20 @@ def calls() -> dict[str, Callable[[], Any]]:
         maintenance=bj.RemoveOldest(),
     )
     state, _ = bj.run(state, X, y)
-    kernel = {"kernel": bj.RBF(0.05)}
-    solvers: dict[str, Any] = {
-        "smo": kernel,
-        "sbp": kernel | {"slack": 0.1},
-        "sdca": kernel,
-        "kernel_pegasos": kernel,
-        "budget_svm": kernel | {"budget": BUDGET},
-        "mpu": {},
-        "dcd": {},
-        "linear_pegasos": {},
-    }
+    kernel = bj.RBF(0.05)
+    solvers: list[bj.Solver] = [
+        bj.SMO(kernel),
+        bj.SBP(kernel, slack=0.1),
+        bj.SDCA(kernel),
+        bj.KernelPegasos(kernel),
+        bj.BudgetSVM(kernel, bj.norms.OneInfinity(BUDGET)),
+        bj.MPU(),
+        bj.DCD(),
+        bj.LinearPegasos(),
+    ]
 
-    def solve(name: str, options: dict[str, Any]) -> Callable[[], Any]:
-        return lambda: bj.solve(getattr(bj, name), X, y, max_steps=2, **options)
+    def solve(solver: bj.Solver) -> Callable[[], Any]:
+        return lambda: bj.solve(solver, X, y, max_steps=2)
 
     return {
         "`predict`": lambda: bj.predict(state, X),
@@ -322,7 +323,7 @@ def calls() -> dict[str, Callable[[], Any]]:
             state, X, y, move_vectors=True, epochs=1
         ),
         "`refit`, a metric": lambda: bj.refit(state, X, y, learn_metric=True, epochs=1),
-        **{f"`solve`, `{name}`": solve(name, more) for name, more in solvers.items()},
+        **{f"`solve`, `{name_of(type(one))}`": solve(one) for one in solvers},
     }
 
 

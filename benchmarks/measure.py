@@ -22,6 +22,7 @@ import jax
 import jax.numpy as jnp
 from tqdm import tqdm
 
+import budgetjax as bj
 from budgetjax.online import driver, examples
 
 # A row of results without its figures, and the function that measures them.
@@ -59,18 +60,20 @@ def learning(state, X, y, block_size=None) -> Callable[[], Any]:
     return lambda: driver.run_checked(state, X, y, weights, size)
 
 
-def fresh(state: Any) -> Any:
-    """A copy for `advance`, which shares no memory."""
-    return jax.tree.map(jnp.copy, state)
+def begin(solver: bj.Solver, data: bj.TrainingSet, cache: bj.KernelCache) -> Any:
+    """The first state of a solver for `advance`: no two of its arrays are one."""
+    state, rows = solver.split_rows(solver.init(data, cache))
+    return solver.join_rows(jax.tree.map(jnp.copy, state), rows)
 
 
-@functools.partial(jax.jit, static_argnums=0, donate_argnums=1)
-def advance(solver, state, X, y, steps: jax.Array):
-    """The state after some steps of a solver, in the memory of the state before.
+@functools.partial(jax.jit, donate_argnums=0)
+def advance(state: Any, data: bj.TrainingSet, steps: jax.Array) -> Any:
+    """The state after some steps of its solver, in the memory of the state before.
 
-    So `solve` takes them without a callback, and with one it needs memory for two.
+    So `solve` takes them without a callback.
     """
-    return jax.lax.fori_loop(0, steps, lambda _, state: solver.step(state, X, y), state)
+    step = state.solver.step
+    return jax.lax.fori_loop(0, steps, lambda _, state: step(state, data), state)
 
 
 def held() -> float:

@@ -88,11 +88,11 @@ def arow(budget: int) -> Any:
     return bj.AROW().init(kernel, num_features=FEATURES, budget=budget)
 
 
-def solved(solver: bj.Solver, X: np.ndarray, y: np.ndarray, **more: Any) -> Any:
-    return bj.solve(solver, X, y, max_steps=20, **more)
+def solved(solver: bj.Solver, X: np.ndarray, y: np.ndarray) -> Any:
+    return bj.solve(solver, X, y, max_steps=20)
 
 
-KERNEL: dict[str, Any] = {"kernel": bj.RBF(0.5 / FEATURES)}
+KERNEL = bj.RBF(0.5 / FEATURES)
 # Functions of the rows, their labels and the budget.
 RUNS: dict[str, Callable[..., Any]] = {
     "nothing": lambda X, y, budget: None,
@@ -103,10 +103,10 @@ RUNS: dict[str, Callable[..., Any]] = {
     "refit with a metric": lambda X, y, budget: bj.refit(
         centres(X, y, budget), X, y, learn_metric=True, epochs=1
     ),
-    "smo": lambda X, y, budget: solved(bj.smo, X, y, **KERNEL),
-    "sbp": lambda X, y, budget: solved(bj.sbp, X, y, slack=0.01, **KERNEL),
-    "dcd": lambda X, y, budget: solved(bj.dcd, X, y),
-    "mpu": lambda X, y, budget: solved(bj.mpu, X, y),
+    "smo": lambda X, y, budget: solved(bj.SMO(KERNEL), X, y),
+    "sbp": lambda X, y, budget: solved(bj.SBP(KERNEL, slack=0.01), X, y),
+    "dcd": lambda X, y, budget: solved(bj.DCD(), X, y),
+    "mpu": lambda X, y, budget: solved(bj.MPU(), X, y),
 }
 
 

@@ -73,11 +73,11 @@ def linear_svc(X: np.ndarray, y: np.ndarray, gamma: float, penalty: float) -> fl
     return value(weights @ weights, y * (root @ weights), penalty)
 
 
-def solved(algorithm: Any, X: Any, y: Any, gamma: float, **given) -> tuple[Any, float]:
+def solved(solver: bj.Solver, X: Any, y: Any) -> tuple[bj.History, float]:
     start = time.perf_counter()
     history = bj.solve(
-        algorithm, X, y, kernel=bj.RBF(gamma), cache_size=1000,
-        max_steps=1_000_000, tolerance=TOLERANCE, callback_every=200, **given,
+        solver, X, y, cache=bj.KernelCache(1000), max_steps=1_000_000,
+        callback_every=200,
     ).history  # fmt: skip
     return history, time.perf_counter() - start
 
@@ -92,14 +92,15 @@ def main() -> None:
             "SVC": svc(X, y, gamma, penalty),
             "LinearSVC": linear_svc(X[small], y[small], gamma, penalty),
         }
-        for method, algorithm, part, rival, given in (
-            ("SMO", bj.smo, slice(None), "SVC", {}),
-            ("SMO, no bias", bj.smo, small, "LinearSVC", {"fit_bias": False}),
-            ("SDCA", bj.sdca, small, "LinearSVC", {}),
+        given: Any = {"penalty": penalty, "tolerance": TOLERANCE}
+        with_bias = bj.SMO(bj.RBF(gamma), **given)
+        without = bj.SMO(bj.RBF(gamma), fit_bias=False, **given)
+        for method, solver, part, rival in (
+            ("SMO", with_bias, slice(None), "SVC"),
+            ("SMO, no bias", without, small, "LinearSVC"),
+            ("SDCA", bj.SDCA(bj.RBF(gamma), **given), small, "LinearSVC"),
         ):
-            history, seconds = solved(
-                algorithm, X[part], y[part], gamma, penalty=penalty, **given
-            )
+            history, seconds = solved(solver, X[part], y[part])
             rows.append(
                 {
                     "data": name,

@@ -12,7 +12,7 @@ import os
 import pathlib
 from collections.abc import Callable, Iterator, Mapping
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import jax
 import jax.numpy as jnp
@@ -22,7 +22,7 @@ from jax.typing import ArrayLike, DTypeLike
 
 from budgetjax import _forks
 from budgetjax._errors import ArgumentError, MissingModule
-from budgetjax._record import Name, Record
+from budgetjax._record import Record, fields_of
 
 Value = TypeVar("Value")
 
@@ -46,7 +46,7 @@ MEMORY_FILES = {
 MEMORY_ADVICE = {
     "budget": "a smaller one often predicts as well",
     "num_features": "select or hash them to fewer, or take a linear solver, such as "
-    "budgetjax.mpu or MPUClassifier, which keeps sparse rows sparse",
+    "budgetjax.MPU or MPUClassifier, which keeps sparse rows sparse",
     "num_classes": "lower budget, or take one model per class",
     "num_outputs": "lower budget, or take one model per output",
 }
@@ -75,12 +75,11 @@ def import_optional(module: str) -> ModuleType:
 
 
 def kind_name(state: object) -> str:
-    """The kind of an object, for messages: the learner of a state, or the type."""
-    if isinstance(solver := getattr(state, "algorithm", None), Name):
-        return f"one of {solver.value}"
+    """The kind of an object, for messages: what a state is of, or the type."""
     # Estimators have a learner too, but are no states.
-    learner = getattr(state, "learner", None) if isinstance(state, Record) else None
-    return type(state if learner is None else learner).__name__
+    fields = vars(state) if isinstance(state, Record) else {}
+    bound = fields.get("learner", fields.get("solver"))
+    return type(state if bound is None else bound).__name__
 
 
 def concrete(value: object) -> np.ndarray | None:
@@ -491,3 +490,24 @@ def as_leaves(name: str, value: ArrayLike, dtype: DTypeLike) -> jax.Array:
         return to_device(cast, dtype)
     # A copy, since a state may be donated and the caller keeps `value`.
     return jnp.array(value, dtype)
+
+
+def numbers_as_leaves(
+    record: Record, dtype: DTypeLike, but: tuple[str, ...] = ()
+) -> dict[str, jax.Array]:
+    """The fields of a record that are numbers, checked, as leaves of a state.
+
+    Fields that are None, static, functions or records stay, and those of `but`.
+    """
+    own = {}
+    for field in fields_of(type(record)):
+        name, value = field.name, vars(record)[field.name]
+        is_number = not (value is None or callable(value) or isinstance(value, Record))
+        if not is_number or field.metadata.get("static") or name in but:
+            continue
+        if isinstance(value, bool | str):
+            wanted = "be a number, or a field of budgetjax.static"
+            raise ArgumentError(name, wanted, f"{value!r}")
+        check = field.metadata.get("check") or finite
+        own[name] = as_leaf(name, cast(ArrayLike, value), dtype, check)
+    return own

@@ -2,7 +2,7 @@
 
 import dataclasses
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import (
     Any,
     ClassVar,
@@ -13,6 +13,7 @@ from typing import (
 )
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 from jax.tree_util import Partial
@@ -142,84 +143,34 @@ def _number(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else repr(value)
 
 
-def doc_from_init(kind: Kind) -> Kind:
-    """A decorator for classes of records whose `help` is that of their `init`.
-
-    `help(budgetjax.smo)` therefore describes that solver.
-    """
-    of_class: Any = kind
-    of_class.__doc__ = _Documentation(of_class.__doc__)
-    return kind
-
-
-class _Documentation:
-    """The docstring of a class; for its records, the docstring of their `init`."""
-
-    def __init__(self, of_class: str):
-        self.of_class = of_class
-
-    def __get__(self, record: Any, kind: Any = None) -> str:
-        if record is None:
-            return self.of_class
-        about = inspect.getdoc(record.init) or ""
-        takes = ", ".join(_arguments(inspect.signature(record.init)))
-        shared = f"Other arguments of every `init`: see `budgetjax.{kind.__name__}`."
-        return f"{record.name}.init({takes})\n\n{about}\n\n{shared}"
-
-
-def _arguments(signature: inspect.Signature) -> Iterator[str]:
-    """Names and defaults, without annotations, as in a call."""
-    starred = False
-    for one in signature.parameters.values():
-        if one.kind is one.KEYWORD_ONLY and not starred:
-            starred = True
-            yield "*"
-        given = "" if one.default is one.empty else f"={value_repr(one.default)}"
-        yield f"{one.name}{given}"
-
-
-@record
-@jax.tree_util.register_static
-@dataclasses.dataclass(frozen=True, repr=False)
-class Static:
-    """A flag or a size that belongs to the structure of a state.
-
-    It is not a leaf, so `jit` knows its value and `vmap` ignores it.
-    """
-
-    value: Any
-
-    def __bool__(self) -> bool:
-        return bool(self.value)
-
-    def __repr__(self) -> str:
-        return repr(self.value)
-
-
-@record
-@jax.tree_util.register_static
-@dataclasses.dataclass(frozen=True, repr=False)
-class Name(Static):
-    """A name in the structure of a value: of a solver in its states, or of a link."""
-
-    value: str
-
-
 # A check of a field, given its name and its value.
 Check = Callable[[str, Any], object]
 
 
-def static(*, default: Any = dataclasses.MISSING, check: Check | None = None) -> Any:
+def static(
+    *,
+    default: Any = dataclasses.MISSING,
+    check: Check | None = None,
+    kw_only: bool = False,
+) -> Any:
     """A field in the tree's structure; it is not a leaf, so `jit` knows its value."""
-    return dataclasses.field(default=default, metadata={"static": True, "check": check})
+    metadata = {"static": True, "check": check}
+    return dataclasses.field(default=default, metadata=metadata, kw_only=kw_only)
 
 
-def leaf(check: Check | None = None, *, default: Any = dataclasses.MISSING) -> Any:
+def leaf(
+    check: Check | None = None,
+    *,
+    default: Any = dataclasses.MISSING,
+    kw_only: bool = False,
+) -> Any:
     """A field that is a leaf, and is checked when a user constructs an object.
 
     If its default is None, None needs no check.
     """
-    return dataclasses.field(default=default, metadata={"check": check})
+    return dataclasses.field(
+        default=default, metadata={"check": check}, kw_only=kw_only
+    )
 
 
 @dataclass_transform(
@@ -363,4 +314,11 @@ def equal(one: Any, other: Any) -> bool:
     if jax.tree.structure(one) != jax.tree.structure(other):
         return False
     pairs = zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True)
-    return all(np.array_equal(left, right) for left, right in pairs)
+    return all(np.array_equal(*map(_numbers, pair)) for pair in pairs)
+
+
+def _numbers(value: Any) -> Any:
+    """A leaf, or the numbers of a random key."""
+    dtype = getattr(value, "dtype", None)
+    is_key = dtype is not None and jnp.issubdtype(dtype, jax.dtypes.prng_key)
+    return jax.random.key_data(value) if is_key else value

@@ -3,7 +3,7 @@
 Those on mistakes hold for every stream with `k(x, x) <= 1`, or with the radius that
 they take, and every function g of the kernel's space, even one chosen in hindsight.
 They depend on the norm of g and its summed hinge loss,
-`sum_t max(0, 1 - y_t g(x_t))`. Those of `mpu` are on its updates.
+`sum_t max(0, 1 - y_t g(x_t))`. Those of `MPU` are on its updates.
 """
 
 import math
@@ -170,7 +170,7 @@ def forgetron_norm(budget: int) -> float:
 def mpu_hard_margin(
     margin: float, *, radius: float, threshold: float, gap: float
 ) -> float:
-    r"""A bound on the updates until `mpu` with a hard margin converges.
+    r"""A bound on the updates until `MPU` with a hard margin converges.
 
     .. math:: t \le \frac{R^2 + 2 b}{d^2} \Big(1 + \frac{R^2 + 2 b}{4 (\Delta b -
         R^2)}\Big)
@@ -200,7 +200,7 @@ def mpu_hard_margin(
 
 @names_errors("bounds.mpu_net_updates")
 def mpu_net_updates(margin: float, *, radius: float, threshold: float) -> float:
-    r"""A bound on the learned less the unlearned updates of `mpu`, at any time.
+    r"""A bound on the learned less the unlearned updates of `MPU`, at any time.
 
     :math:`t_+ - t_- \le (R^2 + 2 b) / d^2`, with a hard margin. This is the sum of the
     counts, and the number of vectors of a `budgetjax.Perceptron` of margin b from which
@@ -226,7 +226,7 @@ def mpu_net_updates(margin: float, *, radius: float, threshold: float) -> float:
 def mpu_soft_margin(
     num_examples: int, *, max_count: float, radius: float, threshold: float, gap: float
 ) -> float:
-    r"""A bound on the updates until `mpu` with a soft margin converges.
+    r"""A bound on the updates until `MPU` with a soft margin converges.
 
     :math:`t \le N I_{max} (2 b + \Delta b) / (\Delta b - R^2)`, separable or not.
 

@@ -1,4 +1,4 @@
-"""What is asked of a model, and the models of solvers.
+"""The base of all models, and the models of solvers.
 
 A `Model` says its sizes, the meaning of its scores, and the scores of rows that are
 checked already. What users call, `predict` and `decision_function`, is written once:
@@ -255,9 +255,9 @@ class KernelModel(Model):
     """
 
     kernel: Kernel
-    vectors: Float[Array, "m d"]
-    coefficients: Float[Array, " m *classes"]
-    bias: Float[Array, "*classes"]
+    vectors: Float[Array | np.ndarray, "m d"]
+    coefficients: Float[Array | np.ndarray, " m *classes"]
+    bias: ArrayLike
     link: str = static(default=losses.LABELS, check=_checks.one_of(*losses.LINKS))
 
     @classmethod
@@ -306,12 +306,14 @@ class KernelModel(Model):
         if self.vectors.ndim != 2:
             self.check_single()
         vectors, terms = scoring.pad_vectors(self.vectors, self.coefficients)
-        model = KernelSum(self.kernel, vectors, None, terms, bias=self.bias)
+        bias: Any = self.bias
+        model = KernelSum(self.kernel, vectors, None, terms, bias=bias)
         output = Output((*self.coefficients.shape, 1)[1], link)
         return scoring.score_rows(model, self.num_features, X, output, first_row)
 
     @names_errors("support")
     def support(self) -> Support:
+        _forks.check()
         if self.is_compact:
             wanted = "have support vectors in the space of the examples"
             got = "a compact one, which has them mapped"
@@ -343,8 +345,8 @@ class LinearModel(Model):
       bias: a scalar; 0 for a model without one.
     """
 
-    weights: Float[Array, " d"]
-    bias: Float[Array, ""]
+    weights: Float[Array | np.ndarray, " d"]
+    bias: ArrayLike
 
     num_columns = 1
     link = losses.LABELS
@@ -370,7 +372,7 @@ class LinearModel(Model):
 
 
 def of_support(
-    kernel: Kernel, support: Support, link: str, bias: Array | None = None
+    kernel: Kernel, support: Support, link: str, bias: ArrayLike | None = None
 ) -> KernelModel:
     """A kernel model of the active slots of a support set; its bias may be None, 0."""
     vectors, coefficients, mask = map(np.asarray, support)
@@ -480,5 +482,4 @@ def support(model: Any) -> Support:
       >>> bj.support(state).vectors[0].tolist()
       [1.0, 2.0]
     """
-    _forks.check()
     return model_of(model).support()

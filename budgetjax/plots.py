@@ -34,7 +34,6 @@ from budgetjax.tables.table_model import TableModel
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from budgetjax.online.sweeps import Table
 else:
     Axes = Any
 
@@ -364,7 +363,7 @@ def features(
 
 @names_errors("sweep")
 def sweep(
-    table: "Table",
+    table: Mapping[str, Sequence[float]],
     x: str,
     y: str | None = None,
     *,
@@ -376,7 +375,7 @@ def sweep(
     If rows share x and y, because more hyperparameters were swept, the least is shown.
 
     Args:
-      table: from `Grid.table`, or a similar one.
+      table: numbers by the name of their column, as from `Grid.table`.
       x: the column along the horizontal axis, such as "gamma".
       y: the column along the vertical axis; None draws a line, not a heat map.
       value: the column to show, such as "error".
@@ -388,16 +387,15 @@ def sweep(
       >>> bj.plots.sweep(table, "gamma", "budget", value="error").get_ylabel()
       'budget'
     """
-    columns = dict(zip(table.names, zip(*table.rows, strict=True), strict=True))
     for name in (x, value) if y is None else (x, y, value):
-        if name not in columns:
-            raise ArgumentError("table", f"have a column {name!r}", ", ".join(columns))
+        if name not in table:
+            raise ArgumentError("table", f"have a column {name!r}", ", ".join(table))
     axes = _axes(axes)
-    across, right = np.unique(columns[x], return_inverse=True)
-    upwards, up = np.unique(columns[y or x], return_inverse=True)
+    across, right = np.unique(table[x], return_inverse=True)
+    upwards, up = np.unique(table[y or x], return_inverse=True)
     up = np.zeros_like(right) if y is None else up
     least = np.full((1 if y is None else len(upwards), len(across)), np.nan)
-    np.fmin.at(least, (up, right), np.asarray(columns[value], float))
+    np.fmin.at(least, (up, right), np.asarray(table[value], float))
     least[np.isinf(least)] = np.nan
     axes.set_xlabel(x)
     i, j = np.unravel_index(int(np.nanargmin(least)), least.shape)

@@ -21,6 +21,8 @@ from budgetjax.kernels import Kernel
 # Rows per block of scores: their kernel rows fit in a CPU's cache.
 PREDICTION_BLOCK = 1024
 Scores = TypeVar("Scores", Array, np.ndarray)
+# The labels of the data; traced where they are an argument of a program.
+Classes = np.ndarray | Array
 Values = TypeVar("Values", bound=Array | np.ndarray)
 
 
@@ -55,7 +57,7 @@ class KernelSum(NamedTuple):
     origin: Float[Array, " d"] | None = None
 
 
-def apply_link(link: str, scores: Values, classes: np.ndarray | None = None) -> Values:
+def apply_link(link: str, scores: Values, classes: Classes | None = None) -> Values:
     """The labels, or values, of scores with this meaning; `IDENTITY` keeps scores."""
     if link == losses.IDENTITY:
         return scores
@@ -267,7 +269,7 @@ def squeeze_columns(scores: Scores) -> Scores:
 
 @names_errors("predict")
 def labels_from_scores(
-    scores: Float[Array | np.ndarray, " n *classes"], classes: np.ndarray | None
+    scores: Float[Array | np.ndarray, " n *classes"], classes: Classes | None
 ) -> Shaped[Array | np.ndarray, " n"]:
     """The label of every row: of the larger score, or of the sign of a single one.
 

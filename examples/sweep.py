@@ -140,8 +140,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print(
         f"{data.name}: {models} models of {options.learner}, {rows:,} rows each, in "
         f"{seconds:.1f} s with compilation;\nthe {min(models, ROWS_SHOWN)} that err "
-        f"least:\n\n{ranking._replace(rows=ranking.rows[:ROWS_SHOWN])}\n"
+        f"least:\n"
     )
+    widths = [max(len(name), 8) for name in ranking]
+    print("  ".join(map(str.rjust, ranking, widths)))
+    for row in list(zip(*ranking.values(), strict=True))[:ROWS_SHOWN]:
+        print(
+            "  ".join(
+                f"{value:{width}.4g}" for value, width in zip(row, widths, strict=True)
+            )
+        )
+    print()
     title = f"{options.learner} on {data.name}, one pass over {rows:,} rows"
     figure(grid, result, errors, title, options.output)
     print(f"Figure: {options.output}")

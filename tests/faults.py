@@ -32,6 +32,7 @@ ROOMS = {
     "maintenance": ("reference", "contract", "measured", "theory"),
     "kernels": ("kernels", "reference"),
     "solvers": ("batch", "solver_weights", "theory", "batch_budget_svm"),
+    "sharing": ("solver_sharing", "own_solver", "solve", "solver_errors"),
     "linear": ("linear_mpu", "linear_rivals", "solver_weights"),
     "refit": ("refit", "metric", "one_class", "compress", "probabilities"),
     "metric": ("metric", "targets", "encoded_estimators"),
@@ -62,7 +63,7 @@ class Fault(NamedTuple):
 FAULTS = (
     # Update rules.
     Fault("values", "online/learner.py", "return self.start(state.empty(), 0, None)", "return self.start(state, 0, None)"),
-    Fault("values", "online/learner.py", 'field.metadata.get("check") or _checks.finite', "None"),
+    Fault("values", "_checks.py", 'field.metadata.get("check") or finite', "None"),
     Fault("values", "online/changes.py", "if wanted != got or has_strategy", "if has_strategy"),
     Fault("values", "online/engine.py", "if any(new is not old for new, old in zip(*parts, strict=True)):", "if None in parts:"),
     Fault("values", "online/state.py", "variance = state.variance(one[0])", "variance = 0 * state.variance(one[0])"),
@@ -106,12 +107,12 @@ FAULTS = (
     Fault("solvers", "solvers/kernel/ball_sgd.py", "share = 2 / (time + 1)", "share = 1 / time"),
     Fault("solvers", "solvers/kernel/norms.py", "inner = jnp.minimum(inner, ceiling)", "inner = jnp.minimum(inner, 2 * ceiling)"),
     Fault("solvers", "solvers/kernel/kernel_pegasos.py", "visits = jnp.maximum(state.num_visits, 1)", "visits = jnp.maximum(state.num_visits + 1, 1)"),
-    Fault("solvers", "solvers/kernel/sbp.py", "share = (1 + state.average_power) / (time + state.average_power)", "share = 1 / time"),
+    Fault("solvers", "solvers/kernel/sbp.py", "share = (1 + power) / (time + power)", "share = 1 / time"),
     Fault("solvers", "solvers/kernel/sbp.py", "shrink = jnp.where(squared_norm > 1, jax.lax.rsqrt(squared_norm), 1)", "shrink = jax.lax.rsqrt(squared_norm)"),
     Fault("linear", "solvers/linear/dcd.py", "gradient = margin - 1 + ridge * coefficient", "gradient = margin - 1"),
     Fault("linear", "solvers/linear/dcd.py", "is_stationary=whole & jnp.all(ends <= 0)", "is_stationary=whole"),
     Fault("linear", "solvers/linear/mpu.py", "allowed = jnp.where(learn, limit - count, count)", "allowed = jnp.where(learn, limit, count)"),
-    Fault("linear", "solvers/linear/linear_pegasos.py", "// k, _unit_per_block(state)", "// k, _unit_per_block(state) / k"),
+    Fault("linear", "solvers/linear/linear_pegasos.py", "// k, self._unit_per_block(data)", "// k, self._unit_per_block(data) / k"),
     # Refits.
     Fault("refit", "refitting/newton.py", "lower = finite & (total <= value + ROUNDING * rounded)", "lower = finite"),
     Fault("refit", "refitting/held_out.py", "return np.argmax(scores, 2) != np.argmax(targets, 2)", "return np.argmax(scores, 2) == np.argmax(targets, 2)"),
@@ -185,7 +186,14 @@ FAULTS = (
     Fault("exporting", "exporting/predictor.py", "np.broadcast_to(np.asarray(model.intercept, dtype), (columns,))", "np.zeros(columns, dtype)"),
     Fault("exporting", "exporting/predictor.py", "variance=np.where(own.constant, 0, deviation**2 * own.variance)", "variance=np.where(own.constant, 0, own.variance)"),
     # Rows that problems share, and files of sparse parts.
-    Fault("solvers", "solvers/kernel/row_cache.py", "        return rows\n    size = n", "        pass\n    size = n"),
+    Fault("sharing", "solvers/row_cache.py", "if rows is not None and key is not None and key == self._key:", "if False:"),
+    Fault("sharing", "solvers/solver.py", "state = _copy(state)", "state = state  # no copy"),
+    Fault("sharing", "solvers/solver.py", "if int(before.digest) != int(data.digest):", "if False:"),
+    Fault("sharing", "solvers/solver.py", 'free = {"tolerance": None, "seed": None}', 'free = dict(vars(self))'),
+    Fault("sharing", "solvers/linear/patterns.py", "X=self.X.times(new.y * self.y)", "X=self.X.times(new.y)"),
+    Fault("sharing", "solvers/linear/mpu.py", "return np.array_equal(*tolerances) and super().is_same(other)", "return super().is_same(other)"),
+    Fault("sharing", "solvers/linear/linear_solver.py", "not equal(known, wanted):", "name == 'kernel' and not equal(known, wanted):"),
+    Fault("sharing", "solvers/linear/linear_solver.py", 'self.check_run(data, cache)\n        return super', 'pass\n        return super'),
     Fault("shared", "datasets.py", 'parts = tuple(file[f"{key}_{part}"] for part in ("data", "indices", "indptr"))', 'parts = tuple(file[f"{\'X_train\' if part == \'indices\' and \'y_train\' in file else key}_{part}"] for part in ("data", "indices", "indptr"))'),
 )  # fmt: skip
 

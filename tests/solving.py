@@ -11,14 +11,17 @@ from compiling import AS_USERS_COMPILE
 from reference import linear as reference
 
 import budgetjax as bj
+from budgetjax import registry
 
-# Solvers with a kernel, and what each needs for a small problem of two classes.
+# Solvers by name.
+CLASSES = {registry.name_of(kind): kind for kind in registry.SOLVERS}
+# Those with a kernel, and what each needs for a small problem of two classes.
 KERNEL_SOLVERS = {
     "smo": {},
     "sdca": {},
     "kernel_pegasos": {},
     "sbp": {"slack": 0.1},
-    "budget_svm": {"budget": 20},
+    "budget_svm": {"norm": bj.norms.OneInfinity(20)},
     "ball_sgd": {"radius": 3.0},
 }
 
@@ -34,7 +37,7 @@ SOLVERS = {
     "ball_sgd": KERNEL | {"radius": 3.0, "batch_size": 4},
     "sdca": KERNEL | {"batch_size": 4},
     "smo": KERNEL | {"batch_size": 4},
-    "budget_svm": KERNEL | {"budget": 9.0},
+    "budget_svm": KERNEL | {"norm": bj.norms.OneInfinity(9.0)},
     "mpu": {},
     "dcd": {},
     "linear_pegasos": {},
@@ -99,20 +102,28 @@ DATA = {
 }
 
 
-def arguments(augment=0.0, **given):
-    """Those of a linear `init`, with rho as the reference has it: 0 for no bias."""
-    return given | {"fit_bias": bool(augment > 0), "bias_scale": augment or 1.0}
+def solver_of(name, **given):
+    """The solver of this name, with fields as in `SOLVERS` unless they are given."""
+    return CLASSES[name](**SOLVERS[name] | given)
 
 
-def started(name, form, X, y, **given):
-    """The state of the zero model of a linear solver."""
-    convert, kernel = FORMS[form]
-    return getattr(bj, name).init(convert(X), y, **kernel, **arguments(**given))
+def linear(name, form="dense", *, augment=0.0, **given):
+    """A linear solver, with rho as the reference has it: 0 for no bias."""
+    given |= FORMS[form][1] | {"fit_bias": augment > 0, "bias_scale": augment or 1.0}
+    return solver_of(name, **given)
 
 
-def run(name, X, y, **given):
+def started(name, form, X, y, weight=None, **given):
+    """The state of the zero model of a linear solver, and what it has read."""
+    solver = linear(name, form, **given)
+    data = solver.read(FORMS[form][0](X), y, weight)
+    return solver.init(data), data
+
+
+def run(name, X, y, form="dense", *, max_steps=None, start=None, **given):
     """The solution of a linear solver."""
-    return bj.solve(getattr(bj, name), X, y, **{"tolerance": 1e-4} | arguments(**given))
+    solver = linear(name, form, **{"tolerance": 1e-4} | given)
+    return bj.solve(solver, X, y, max_steps=max_steps, start=start)
 
 
 @functools.cache
@@ -120,19 +131,14 @@ def solved(name, data, **given):
     return run(name, *DATA[data](), **given)
 
 
-def shown(name, form, X, y, state):
-    """All patterns, as steps see them."""
-    return getattr(bj, name).prepare(state, FORMS[form][0](X), y)[0]
+@jax.jit
+def one_step(state, data):
+    return state.solver.step(state, data)
 
 
-@functools.partial(jax.jit, static_argnums=0)
-def one_step(name, state, everyone):
-    return getattr(bj, name).step(state, everyone, None)
-
-
-@functools.partial(jax.jit, static_argnums=0)
-def objective(name, state, everyone):
-    return getattr(bj, name).objective(state, everyone, None)
+@jax.jit
+def objective(state, data):
+    return state.solver.objective(state, data)
 
 
 @functools.cache

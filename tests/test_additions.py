@@ -13,11 +13,9 @@ from click.testing import CliRunner
 import budgetjax as bj
 from budgetjax import _record, online, river, solvers
 from budgetjax.cli.commands import budgetjax as group
-from budgetjax.estimators import BudgetedKernelClassifier
+from budgetjax.estimators import BudgetedKernelClassifier, SolverClassifier
 
 ADDITIONS = """
-from typing import NamedTuple
-
 import jax
 import jax.numpy as jnp
 
@@ -56,44 +54,39 @@ class Waning(bj.Learner):
         return state._replace(memory=0.99 * rate), edits
 
 
-class Ridge(NamedTuple):
-    algorithm: bj.Name
-    kernel: bj.Kernel
-    penalty: jax.Array
-    coefficients: jax.Array
+@bj.register
+class RidgeState(bj.KernelState):
+    num_rounds: jax.Array
 
 
-def init_ridge(X, y, *, kernel, penalty=1.0, weight=None) -> Ridge:
-    zeros = jnp.zeros(len(y), jnp.float32)
-    return Ridge(bj.Name("ridge"), kernel, jnp.asarray(penalty, jnp.float32), zeros)
+@bj.register
+class Ridge(bj.KernelSolver):
+    penalty: float = 1.0
 
+    def batch(self, n):
+        return n
 
-def prepare(state, X, y):
-    return jnp.asarray(X, jnp.float32), jnp.asarray(y, jnp.float32)
+    def start(self, data, rows):
+        zeros, none = jnp.zeros_like(data.y), jnp.int32(0)
+        key = jax.random.key(self.seed)
+        return RidgeState(self, data.digest, rows, zeros, zeros, none, key, none)
 
+    def step(self, state, data):
+        # All kernel rows of so few examples are kept.
+        Q = data.y[:, None] * data.y[None] * state.rows.kept
+        ridge = jnp.eye(len(Q), dtype=Q.dtype) / self.penalty
+        alpha = jnp.linalg.solve(Q + ridge, jnp.ones_like(data.y))
+        return state._replace(
+            coefficients=alpha, responses=Q @ alpha, num_rounds=state.num_rounds + 1
+        )
 
-def step(state, X, y):
-    ridge = jnp.eye(len(y), dtype=X.dtype) / state.penalty
-    system = state.kernel.gram(X, X) + ridge
-    return state._replace(coefficients=jnp.linalg.solve(system, y))
-
-
-def objective(state, X, y):
-    alpha, scores = state.coefficients, state.kernel.gram(X, X) @ state.coefficients
-    norm = alpha @ scores / 2
-    return bj.Objective(
-        norm + state.penalty * jnp.sum((y - scores) ** 2) / 2,
-        alpha @ y - norm - jnp.sum(alpha**2) / state.penalty / 2,
-    )
-
-
-def model(state, X, y):
-    return bj.KernelModel(state.kernel, X, state.coefficients, jnp.float32(0))
-
-
-ridge = bj.register(
-    bj.Solver("ridge", init_ridge, prepare, step, objective, model, lambda state: 0)
-)
+    def objective(self, state, data):
+        alpha, margins = state.coefficients, state.responses
+        norm = alpha @ margins / 2
+        return bj.Objective(
+            norm + self.penalty * jnp.sum((1 - margins) ** 2) / 2,
+            jnp.sum(alpha) - norm - jnp.sum(alpha**2) / self.penalty / 2,
+        )
 """
 X = np.random.default_rng(0).normal(size=(60, 2)).astype(np.float32)
 Y = np.where(X[:, 0] * X[:, 1] > 0, 1, -1).astype(np.int32)
@@ -110,11 +103,13 @@ def mine(tmp_path_factory):
     spec.loader.exec_module(module)
     yield module
     del sys.modules[path.stem]
-    tables = online.registered, solvers.registered, _record.records
-    for table, names in zip(
-        tables,
-        (("waning",), ("ridge",), ("Cauchy", "RemoveNearest", "Waning")),
-        strict=True,
+    for table, names in (
+        (online.registered, ("waning",)),
+        (solvers.registered, ("ridge",)),
+        (
+            _record.records,
+            ("Cauchy", "RemoveNearest", "Waning", "Ridge", "RidgeState"),
+        ),
     ):
         for name in names:
             del table[name]
@@ -163,13 +158,24 @@ def test_estimators_and_river_take_values_and_names(mine):
 
 
 def test_solutions_and_their_files(mine, tmp_path):
-    solution = bj.solve(mine.ridge, X, Y, kernel=mine.Cauchy(1.0), callback_every=1)
+    solver = mine.Ridge(mine.Cauchy(1.0))
+    solution = bj.solve(solver, X, Y, callback_every=1)
     assert solution.converged
-    assert np.mean(solution.model.predict(X) == Y) > 0.8
+    assert int(solution.state.num_rounds) == 1
+    labels = solution.model.predict(X)
+    assert np.mean(labels == Y) > 0.8
     bj.save(tmp_path / "solution", solution)
     loaded = bj.load(tmp_path / "solution")
-    assert type(loaded.state) is mine.Ridge
-    np.testing.assert_array_equal(loaded.model.predict(X), solution.model.predict(X))
+    assert type(loaded.state) is mine.RidgeState
+    assert type(loaded.state.solver) is mine.Ridge
+    np.testing.assert_array_equal(loaded.model.predict(X), labels)
+    again = bj.solve(solver, X, Y, start=loaded.state)
+    assert int(again.state.num_rounds) == 1
+    estimator = SolverClassifier(solver).fit(X, Y)
+    np.testing.assert_array_equal(estimator.predict(X), labels)
+    estimator.set_params(solver__penalty=1e-3)
+    assert type(estimator.solver) is mine.Ridge
+    assert estimator.fit(X, Y).score(X, Y) < np.mean(labels == Y)
 
 
 @pytest.mark.parametrize(

@@ -14,12 +14,12 @@ from compiling import AS_USERS_COMPILE, quick_to_compile
 from reference import kernel_svm, kernels
 from reference import sbp as reference
 from sklearn.svm import SVC
-from solving import close
+from solving import CLASSES, close
 
 import budgetjax as bj
 from budgetjax.datasets import load
-from budgetjax.solvers import solver, training_set
-from budgetjax.solvers.kernel import row_cache, water_level
+from budgetjax.solvers import row_cache, solver
+from budgetjax.solvers.kernel import water_level
 
 N, D = 60, 64
 GAMMA = 0.01
@@ -57,21 +57,27 @@ def signed(name, n=N, gamma=GAMMA):
 SLACK, PENALTY, RADIUS = 0.05, 50 / 3, 5.0
 
 
-def started(name, X, y, *, gamma=GAMMA, **given):
+def solver_of(name, *, gamma=GAMMA, **given):
     needed = {"penalty": PENALTY}
     if name == "sbp":
         needed = {"slack": SLACK, "fit_bias": False}
     if name == "ball_sgd":
         needed = {"radius": RADIUS}
-    given = {"kernel": bj.RBF(gamma)} | needed | given
-    return getattr(bj, name).init(X, y, **given)
+    return CLASSES[name](bj.RBF(gamma), **needed | given)
 
 
-def run(name, X, y, state, **given):
-    """The last state and the history of all steps, or as many as are needed."""
+def started(name, X, y, cache_size=512.0, **given):
+    """The state of the zero model, and the training set that was read."""
+    solver = solver_of(name, **given)
+    data = solver.read(X, y)
+    return solver.init(data, bj.KernelCache(cache_size)), data
+
+
+def run(name, X, y, *, cache=None, max_steps=None, callback_every=None, **given):
+    """The solution of all steps, or as many as are needed."""
     given = {"tolerance": None} | given
-    found = bj.solve(getattr(bj, name), X, y, state=state, **given)
-    return found.state, found.history
+    run = {"cache": cache, "max_steps": max_steps, "callback_every": callback_every}
+    return bj.solve(solver_of(name, **given), X, y, **run)
 
 
 # Steps that a path has room for, and examples to a step in most tests: a program that
@@ -79,16 +85,16 @@ def run(name, X, y, state, **given):
 ROOM, BATCH = 400, 8
 
 
-@functools.partial(jax.jit, static_argnums=0)
-def stepped(algorithm, state, X, y, steps):
+@jax.jit
+def stepped(state, data, steps):
     """The last state, and those after each step, without their kernel rows."""
 
     def kept(state):
-        return state._replace(rows=None, key=None)
+        return state._replace(solver=None, rows=None, key=None)
 
     def body(t, carry):
         state, path = carry
-        state = algorithm.step(state, X, y)
+        state = state.solver.step(state, data)
         path = jax.tree.map(lambda all, one: all.at[t].set(one), path, kept(state))
         return state, path
 
@@ -98,16 +104,14 @@ def stepped(algorithm, state, X, y, steps):
     return jax.lax.fori_loop(0, steps, body, (state, path))
 
 
-@functools.partial(jax.jit, static_argnums=0)
-def objective(algorithm, state, X, y):
-    return algorithm.objective(state, X, y)
+@jax.jit
+def objective(state, data):
+    return state.solver.objective(state, data)
 
 
-def path_of(name, state, X, y, steps):
+def path_of(state, data, steps):
     """The path as NumPy arrays, one row per step, and the last state."""
-    dtype = state.responses.dtype
-    data = X.astype(dtype), y.astype(dtype)
-    last, path = stepped(getattr(bj, name), state, *data, steps)
+    last, path = stepped(state, data, steps)
     return jax.tree.map(lambda leaf: np.asarray(leaf)[:steps], path), last
 
 
@@ -203,10 +207,9 @@ def test_levels_with_a_bias(n, double):
 # Kernel rows.
 
 
-def rows_of(X, y, batch, **given):
-    X, *_ = training_set.read_examples(bj.RBF(GAMMA), X, y)
-    given = {"cache_size": 1e-9, "rows": None} | given
-    return row_cache.init_rows(bj.RBF(GAMMA), X, batch_size=batch, **given)
+def rows_of(X, y, batch, cache_size=1e-9):
+    data = solver_of("sdca").read(X, y)
+    return row_cache.compute_rows(bj.RBF(GAMMA), data, batch, cache_size)
 
 
 @pytest.fixture
@@ -215,9 +218,10 @@ def none_at_the_start(monkeypatch):
     monkeypatch.setattr(row_cache, "AFFORDABLE_EXAMPLES", 0)
 
 
-fetch = jax.jit(row_cache.fetch)
-product = jax.jit(row_cache.product)
-signed_block = jax.jit(row_cache.signed_block)
+fetch, product, signed_block = (
+    jax.jit(functools.partial(function, bj.RBF(GAMMA)))
+    for function in (row_cache.fetch, row_cache.product, row_cache.signed_block)
+)
 
 
 @pytest.mark.parametrize(("batch", "places"), [(4, 2.5), (40, 2), (40, 1000)])
@@ -253,7 +257,7 @@ def test_kept_rows(batch, places, double, none_at_the_start):
         assert computed <= int(rows.num_computed) <= computed + len(asked)
         computed = int(rows.num_computed)
         seen |= set(asked.tolist())
-    assert row_cache.num_evaluations(rows) == n * computed
+    assert rows.num_values(batch) == n * computed
     if size == n:
         assert computed == len(seen)
     else:
@@ -275,13 +279,13 @@ def test_products_with_all_rows(n, double):
         examples = np.array([7, 5, 7, 0], np.int32)
         blocked, block = signed_block(rows, X, y, examples)
         np.testing.assert_allclose(block, Q[examples][:, examples], atol=1e-13)
-        assert row_cache.num_evaluations(blocked) == (n * n if rows.complete else 16)
+        assert blocked.num_values(4) == (n * n if rows.complete else 16)
         if rows.complete:
             kept = y[:, None] * y * np.asarray(rows.kept)
             np.testing.assert_allclose(kept, Q, atol=1e-13)
             fetched = fetch(rows, X, examples[:2], np.ones(2, bool))
             np.testing.assert_array_equal(fetched.places, np.arange(n))
-            assert row_cache.num_evaluations(fetched) == n * n
+            assert fetched.num_values(4) == n * n
     size = n * n * 8 / 2**20
     assert rows_of(X, y, 4, cache_size=1.01 * size).complete
     assert not rows_of(X, y, 4, cache_size=0.99 * size).complete
@@ -292,10 +296,10 @@ def test_products_with_all_rows(n, double):
 def test_compiled_steps_neither_copy_rows_nor_compute_those_they_have(name):
     """Rows are written where they are, and computed in loops over what is missing."""
     batch = 8
-    X, y = (jnp.asarray(array, jnp.float32) for array in noisy())
-    state = started(name, X, y, batch_size=batch, cache_size=1e-9)
-    program = jax.jit(getattr(bj, name).step, donate_argnums=0)
-    text = program.lower(state, X, y).compile(AS_USERS_COMPILE).as_text()
+    X, y = (array.astype(np.float32) for array in noisy())
+    state, data = started(name, X, y, batch_size=batch, cache_size=1e-9)
+    program = jax.jit(state.solver.step, donate_argnums=0)
+    text = program.lower(state, data).compile(AS_USERS_COMPILE).as_text()
     assert re.search(rf"f32\[{2 * batch},{N}\]", text)
     assert not re.search(rf"= f32\[{2 * batch},{N}\]\S* copy\(", text)
     # The matrix product of new rows.
@@ -308,23 +312,21 @@ def test_problems_with_other_labels_share_rows(double, none_at_the_start):
     """A second problem on the same rows computes only what the first did not need."""
     X, y = noisy()
     other = np.where(X[:, 1] > 0, 1.0, -1.0)
-    given = {"cache_size": 1.0, "batch_size": BATCH}
-    first, _ = run("smo", X, y, started("smo", X, y, **given), max_steps=30)
-    kept = jax.tree.map(np.asarray, first.rows)
-    for name in ("sbp", "smo", "sdca", "kernel_pegasos"):
-        same(started(name, X, other, rows=first.rows, **given).rows, kept)
-    ends = []
-    for shared in (None, first.rows):
-        state = started("smo", X, other, rows=shared, **given)
-        ends.append(run("smo", X, other, state, max_steps=30)[0])
-    alone, sharing = ends
-    before, after = int(first.rows.num_computed), int(sharing.rows.num_computed)
-    assert before <= after <= N, "there is room for all rows, each computed once"
-    assert after - before < 0.6 * int(alone.rows.num_computed)
+    steps, cache = 30, bj.KernelCache(1.0)
+    given = {"batch_size": BATCH, "max_steps": steps}
+    alone = run("smo", X, other, cache=bj.KernelCache(1.0), **given)
+    first = run("smo", X, y, cache=cache, **given)
+    sharing = run("smo", X, other, cache=cache, **given)
+    before, after, anew = (
+        (found.history.work[-1] - steps * BATCH**2) / N
+        for found in (first, sharing, alone)
+    )
+    assert before + after <= N, "there is room for all rows, each computed once"
+    assert after < 0.6 * anew
+    same(sharing.model, alone.model)
+    state = sharing.state
     Q = kernel_svm.signed_matrix(kernels.rbf(GAMMA), X, other)
-    close(sharing.responses, Q @ np.asarray(sharing.coefficients), 1e-12)
-    # What was shared is as it was.
-    same(first.rows, kept)
+    close(state.responses, Q @ np.asarray(state.coefficients), 1e-12)
 
 
 # Update by update.
@@ -375,8 +377,7 @@ def check_sbp(Q, y, path, given):
 def test_sbp_against_its_reference(data, slack, fit_bias, double):
     X, y = DATA[data]()
     given = {"slack": slack, "fit_bias": fit_bias}
-    state = started("sbp", X, y, batch_size=1, **given)
-    path, _ = path_of("sbp", state, X, y, 300)
+    path, _ = path_of(*started("sbp", X, y, batch_size=1, **given), 300)
     drawn = check_sbp(signed(data), y, path, given)
     assert len(set(drawn)) > 15
 
@@ -385,12 +386,11 @@ def test_the_average_of_the_paper(double):
     """Of all iterates alike, in place of the t-th with the weight t."""
     X, y = noisy()
     given = {"batch_size": 1, "slack": 0.05}
-    state = started("sbp", X, y, average_power=0.0, **given)
-    path, _ = path_of("sbp", state, X, y, 300)
+    path, _ = path_of(*started("sbp", X, y, average_power=0.0, **given), 300)
     close(path.mean_coefficients[-1], np.mean(path.coefficients, axis=0))
     close(path.mean_responses[-1], np.mean(path.responses, axis=0))
     # The draws do not depend on it.
-    other, _ = path_of("sbp", started("sbp", X, y, **given), X, y, 300)
+    other, _ = path_of(*started("sbp", X, y, **given), 300)
     close(path.coefficients, other.coefficients)
     assert np.max(np.abs(path.mean_responses[-1] - other.mean_responses[-1])) > 1e-3
 
@@ -398,11 +398,12 @@ def test_the_average_of_the_paper(double):
 @pytest.mark.parametrize("fit_bias", [False, True], ids=["", "bias"])
 def test_sbp_draws_each_example_under_water_as_likely(fit_bias, double):
     X, y = digits()
-    state = started("sbp", X, y, batch_size=1, slack=0.05, fit_bias=fit_bias)
-    _, state = path_of("sbp", state, X, y, 300)
-    draws, one = 1000, jnp.asarray
+    given = {"batch_size": 1, "slack": 0.05, "fit_bias": fit_bias}
+    state, data = started("sbp", X, y, **given)
+    _, state = path_of(state, data, 300)
+    draws = 1000
     new = [
-        stepped(bj.sbp, state._replace(key=key), one(X), one(y), 1)[0].coefficients
+        stepped(state._replace(key=key), data, 1)[0].coefficients
         for key in jax.random.split(state.key, draws)
     ]
     old = np.asarray(state.coefficients)
@@ -431,8 +432,7 @@ def drawn_reference(name, Q, drawn, penalty):
 @pytest.mark.parametrize(("data", "penalty"), [("digits", 50 / 3), ("noisy", 1 / 6)])
 def test_visits_against_their_reference(data, penalty, name, double):
     (X, y), Q = DATA[data](), signed(data)
-    state = started(name, X, y, batch_size=1, penalty=penalty)
-    path, _ = path_of(name, state, X, y, 300)
+    path, _ = path_of(*started(name, X, y, batch_size=1, penalty=penalty), 300)
     # A change tells whom the draw was.
     drawn = kernel_svm.changed(path.coefficients)
     expected = drawn_reference(name, Q, drawn, penalty)
@@ -468,9 +468,10 @@ def drawn_by(state, batch, steps):
 @pytest.mark.parametrize(("data", "radius"), [("digits", 2.0), ("noisy", RADIUS)])
 def test_the_ball_against_its_reference(data, radius, batch, double):
     """The iterates and their average, inside the ball first and then on its surface."""
-    (X, y), Q, steps = DATA[data](), signed(data), 300 // batch
-    state = started("ball_sgd", X, y, batch_size=batch, radius=radius)
-    path, _ = path_of("ball_sgd", state, X, y, steps)
+    Q, steps = signed(data), 300 // batch
+    given = {"batch_size": batch, "radius": radius}
+    state, held = started("ball_sgd", *DATA[data](), **given)
+    path, _ = path_of(state, held, steps)
     drawn = drawn_by(state, batch, steps)
     iterates, means = kernel_svm.ball_sgd(Q, drawn, radius=radius)
     violates = [Q[i] @ a < 1 for i, a in zip(drawn[1:], iterates, strict=False)]
@@ -492,8 +493,8 @@ def test_draws_of_a_batch_are_visited_one_after_another(name, double):
     """The examples of a step, some of them twice, against single visits."""
     X, y = noisy()
     batch, steps = BATCH, 40
-    state = started(name, X, y, batch_size=batch)
-    path, _ = path_of(name, state, X, y, steps)
+    state, data = started(name, X, y, batch_size=batch)
+    path, _ = path_of(state, data, steps)
     drawn = drawn_by(state, batch, steps)
     assert any(len(set(drawn[k : k + batch])) < batch for k in range(0, 320, batch))
     expected = drawn_reference(name, signed("noisy"), drawn, 50 / 3)
@@ -514,7 +515,7 @@ def test_draws_of_a_batch_are_visited_one_after_another(name, double):
 def test_smo_against_its_reference(fit_bias, data, penalty, double):
     (X, y), Q = DATA[data](), signed(data)
     given = {"batch_size": 1 + fit_bias, "fit_bias": fit_bias, "penalty": penalty}
-    path, _ = path_of("smo", started("smo", X, y, **given), X, y, 60)
+    path, _ = path_of(*started("smo", X, y, **given), 60)
     if fit_bias:
         pairs = kernel_svm.changed_pairs(path.coefficients, y)
         expected, missed = kernel_svm.smo_pair(Q, y, pairs, penalty=penalty)
@@ -536,8 +537,8 @@ def test_smo_against_its_reference(fit_bias, data, penalty, double):
 def test_batches_of_sbp(slack, fit_bias, double):
     X, y = noisy()
     Q = signed("noisy")
-    state = started("sbp", X, y, batch_size=BATCH, slack=slack, fit_bias=fit_bias)
-    path, _ = path_of("sbp", state, X, y, 150)
+    given = {"batch_size": BATCH, "slack": slack, "fit_bias": fit_bias}
+    path, _ = path_of(*started("sbp", X, y, **given), 150)
     close(path.responses, path.coefficients @ Q, 1e-12)
     close(path.mean_responses, path.mean_coefficients @ Q, 1e-12)
     norms = np.sum(path.coefficients * path.responses, axis=1)
@@ -567,7 +568,8 @@ def test_batches_of_dual_solvers(name, fit_bias, penalty, double):
     Q = signed("noisy")
     given = {"fit_bias": fit_bias} if name == "smo" else {}
     given |= {"batch_size": BATCH, "penalty": penalty}
-    path, last = path_of(name, started(name, X, y, **given), X, y, ROOM)
+    state, data = started(name, X, y, **given)
+    path, last = path_of(state, data, ROOM)
     close(path.responses, path.coefficients @ Q, 1e-12)
     assert np.all(path.coefficients >= -1e-15 * penalty)
     assert np.all(path.coefficients <= penalty * (1 + 1e-15))
@@ -578,7 +580,7 @@ def test_batches_of_dual_solvers(name, fit_bias, penalty, double):
     made = np.diff(path.num_updates, prepend=0)
     assert np.all(made >= (name == "smo"))
     # What is reported is what the reference says, and closes on the optimum.
-    primal, dual = objective(getattr(bj, name), last, jnp.asarray(X), jnp.asarray(y))
+    primal, dual = objective(last, data)
     a = path.coefficients[-1]
     bias = kernel_svm.best_bias(Q, y, a) if fit_bias else 0.0
     close(dual, values[-1], 1e-12)
@@ -590,11 +592,10 @@ def test_batches_of_dual_solvers(name, fit_bias, penalty, double):
 @pytest.mark.parametrize("name", ["kernel_pegasos", "ball_sgd", "sdca"])
 def test_no_copy_of_the_kept_rows(name):
     X, y = (part.astype(np.float32) for part in noisy())
-    state = started(name, X, y, batch_size=4, cache_size=1e-9)
-    assert state.rows.kept.shape == (8, N)
-    text = solver._advance_in_place.lower(
-        getattr(bj, name), state, jnp.asarray(X), jnp.asarray(y), jnp.int32(9)
-    )
+    state, data = started(name, X, y, batch_size=4, cache_size=1e-9)
+    state, rows = state.solver.split_rows(state)
+    assert rows.kept.shape == (8, N)
+    text = solver._advance_in_place.lower(state, rows, data, jnp.int32(9))
     text = text.compile(AS_USERS_COMPILE).as_text()
     assert re.search(rf"f32\[8,{N}\]", text)
     assert not re.search(rf"f32\[8,{N}\]\S* copy\(", text)
@@ -608,8 +609,7 @@ def test_a_small_cache_changes_nothing(name, double):
     batch, steps = (1 if name == "sbp" else BATCH), 200
     found = []
     for given in ({"cache_size": None}, {"cache_size": 1e-9}):
-        state = started(name, X, y, batch_size=batch, **given)
-        path, last = path_of(name, state, X, y, steps)
+        path, last = path_of(*started(name, X, y, batch_size=batch, **given), steps)
         close(path.responses, path.coefficients @ signed("noisy"), 1e-12)
         found.append((path, last.rows))
     (expected, whole), (path, ring) = found
@@ -619,19 +619,19 @@ def test_a_small_cache_changes_nothing(name, double):
     else:
         close(path.coefficients, expected.coefficients)
         close(path.responses, expected.responses)
-    assert row_cache.num_evaluations(whole) == N * N
+    assert whole.num_values(batch) == N * N
     assert ring.kept.shape == (2 * batch, N)
     computed, blocks = int(ring.num_computed), int(ring.num_blocks)
     assert computed > 3 * N
     assert blocks == (0 if name == "sbp" else steps)
-    assert row_cache.num_evaluations(ring) == computed * N + blocks * batch**2
+    assert ring.num_values(batch) == computed * N + blocks * batch**2
 
 
 def test_responses_stay_exact_in_float32():
     """Over 30,000 updates; plain sums are off by 6e-5 then."""
     X, y = (part.astype(np.float32) for part in digits(500))
-    state = started("sdca", X, y, penalty=100)
-    state, _ = run("sdca", X, y, state, max_steps=4000, callback_every=4000)
+    given = {"penalty": 100, "max_steps": 4000, "callback_every": 4000}
+    state = run("sdca", X, y, **given).state
     assert int(state.num_updates) > 20_000
     exact = signed("digits", 500) @ np.asarray(state.coefficients, np.float64)
     np.testing.assert_allclose(state.responses, exact, rtol=0, atol=1e-5)
@@ -672,8 +672,9 @@ def test_the_average_of_sbp_climbs_to_the_optimum(fit_bias, double):
     Q = signed("digits", MANY)
     _, slack, best = optimum("digits", MANY, 0.1, fit_bias)
     for seed in range(2):
-        state = started("sbp", X, y, slack=slack, fit_bias=fit_bias, seed=seed)
-        path, last = path_of("sbp", state, X, y, STEPS[fit_bias])
+        given = {"slack": slack, "fit_bias": fit_bias, "seed": seed}
+        state, data = started("sbp", X, y, **given)
+        path, last = path_of(state, data, STEPS[fit_bias])
         norms = np.sum(path.coefficients * path.responses, axis=1)
         assert np.all(norms < 1 + 1e-12)
         alpha = path.mean_coefficients[-1]
@@ -685,7 +686,7 @@ def test_the_average_of_sbp_climbs_to_the_optimum(fit_bias, double):
             bound = reference.upper_bound(Q, alpha / alpha.sum(), slack)
         assert 0.99 * best < reached < best * (1 + 1e-6)
         assert best * (1 - 1e-6) < bound < 1.7 * best
-        primal, dual = objective(bj.sbp, last, jnp.asarray(X), jnp.asarray(y))
+        primal, dual = objective(last, data)
         close(primal, reached, 1e-12)
         # With a bias what makes both classes weigh the same is estimated from above.
         assert bound * (1 - 1e-9) <= dual <= bound * (1.01 if fit_bias else 1 + 1e-9)
@@ -695,7 +696,7 @@ def test_the_average_of_sbp_climbs_to_the_optimum(fit_bias, double):
         svc = SVC(C=0.1, gamma=GAMMA, tol=1e-6).fit(X, y)
         ours, theirs = (
             np.asarray(model.decision_function(test))
-            for model in (bj.sbp.model(last, X, y), svc)
+            for model in (last.solver.model(last, data), svc)
         )
         assert np.mean((ours > 0) == (theirs > 0)) >= 0.995
         # The values too: both have margins of 1.
@@ -707,8 +708,8 @@ def test_the_rate_of_the_uniform_average_of_sbp(double):
     X, y = digits(MANY)
     _, slack, best = optimum("digits", MANY, 0.1, False)
     for seed in range(3):
-        state = started("sbp", X, y, slack=slack, average_power=0.0, seed=seed)
-        path, _ = path_of("sbp", state, X, y, STEPS[False])
+        given = {"slack": slack, "average_power": 0.0, "seed": seed}
+        path, _ = path_of(*started("sbp", X, y, **given), STEPS[False])
         T = path.num_updates.astype(float)
         levels = [level_of(c, y, slack, False) for c in path.mean_responses]
         levels = np.array(levels)
@@ -725,8 +726,8 @@ def test_sbp_with_little_slack(fit_bias, double):
     X, y = digits(MANY)
     _, slack, best = optimum("digits", MANY, 10.0, fit_bias)
     assert slack < 1e-4
-    state = started("sbp", X, y, slack=slack, fit_bias=fit_bias)
-    path, _ = path_of("sbp", state, X, y, STEPS[fit_bias])
+    given = {"slack": slack, "fit_bias": fit_bias}
+    path, _ = path_of(*started("sbp", X, y, **given), STEPS[fit_bias])
     assert np.all(np.diff(path.num_updates) >= 1)
     early, late = (
         level_of(path.mean_responses[t], y, slack, fit_bias) for t in (20, -1)
@@ -744,9 +745,8 @@ def test_rivals_reach_the_optimum(name, given, double):
     """That of scikit-learn, to 1e-4, with a gap that is never below the true one."""
     X, y = digits(MANY)
     best = optimum("digits", MANY, 0.1, not given and name == "smo")[0]
-    state = started(name, X, y, **given, penalty=0.1)
     stop = {"max_steps": 3000, "tolerance": 5e-5, "callback_every": 50}
-    _, history = run(name, X, y, state, **stop)
+    history = run(name, X, y, **given, penalty=0.1, **stop).history
     assert np.all(history.gap >= 0)
     assert history.gap[-1] <= 5e-5
     assert np.all(history.dual <= best * (1 + 1e-7))
@@ -764,9 +764,8 @@ def test_the_rate_of_the_average_in_a_ball(double):
     best = slack * radius
     assert value == pytest.approx(radius**2 / 2 + 0.1 * MANY * best)
     for seed in range(3):
-        state = started("ball_sgd", X, y, radius=radius, seed=seed)
-        given = {"max_steps": 400, "callback_every": 20}
-        _, history = run("ball_sgd", X, y, state, **given)
+        given = {"radius": radius, "max_steps": 400, "callback_every": 20}
+        history = run("ball_sgd", X, y, seed=seed, **given).history
         T = 64.0 * history.step[1:]
         scaled = (history.primal[1:] - best) * np.sqrt(T)
         close(history.primal[0], 1)
@@ -781,9 +780,8 @@ def test_kernel_pegasos_comes_down(double):
     """Its objective falls towards the optimum, and its bound holds."""
     X, y = digits(MANY)
     best = optimum("digits", MANY, 0.1, False)[0]
-    state = started("kernel_pegasos", X, y, penalty=0.1)
-    given = {"max_steps": 600, "callback_every": 50}
-    _, history = run("kernel_pegasos", X, y, state, **given)
+    given = {"penalty": 0.1, "max_steps": 600, "callback_every": 50}
+    history = run("kernel_pegasos", X, y, **given).history
     assert history.primal[0] == 0.1 * MANY
     assert best < history.primal[-1] < 1.02 * best
     assert np.all(history.dual <= best)
@@ -808,19 +806,18 @@ def test_smo_reaches_the_objective_of_scikit_learn(name, positive):
 
     f = svc.decision_function(X)
     best = primal(svc.dual_coef_[0], svc.support_, f, svc.intercept_)
-    state = started("smo", X, y, gamma=gamma, penalty=1.0)
     stop = {"max_steps": 3000, "tolerance": 5e-5, "callback_every": 50}
-    state, history = run("smo", X, y, state, **stop)
+    found = run("smo", X, y, gamma=gamma, penalty=1.0, **stop)
+    model, history = found.model, found.history
     assert history.gap[-1] <= 5e-5
-    model = bj.smo.model(state, X, y)
     f = np.asarray(model.decision_function(X), np.float64)
-    a = y * np.asarray(state.coefficients, np.float64)
-    for found in (
+    a = y * np.asarray(found.state.coefficients, np.float64)
+    for value in (
         primal(a, np.arange(MANY), f, float(model.bias)),
         history.primal[-1],
         history.dual[-1],
     ):
-        np.testing.assert_allclose(found, best, rtol=1e-4)
+        np.testing.assert_allclose(value, best, rtol=1e-4)
 
 
 # Models.
@@ -830,10 +827,10 @@ def trained(name, steps):
     """With a bias where there may be one, one update a step."""
     X, y = noisy()
     bias = {"fit_bias": True} if name == "sbp" else {}
-    state = started(name, X, y, batch_size=2 if name == "smo" else 1, **bias)
-    state = path_of(name, state, X, y, steps)[1]
-    reached = objective(getattr(bj, name), state, jnp.asarray(X), jnp.asarray(y))
-    return X, y, state, reached, getattr(bj, name).model(state, X, y)
+    batch = 2 if name == "smo" else 1
+    state, data = started(name, X, y, batch_size=batch, **bias)
+    state = path_of(state, data, steps)[1]
+    return X, y, state, objective(state, data), state.solver.model(state, data)
 
 
 @pytest.mark.parametrize("name", LEARNERS)

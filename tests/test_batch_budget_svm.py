@@ -1,4 +1,4 @@
-"""`budget_svm`: norms, projections, both kinds of steps against a float64 optimum."""
+"""`BudgetSVM`: norms, projections, both kinds of steps against a float64 optimum."""
 
 import functools
 
@@ -11,8 +11,7 @@ from sklearn.svm import SVC
 
 import budgetjax as bj
 from budgetjax.refitting.reduce import prune
-from budgetjax.solvers.kernel import row_cache
-from budgetjax.solvers.kernel.budget_svm import POWER_ITERATIONS, budget_svm
+from budgetjax.solvers.kernel.budget_svm import POWER_ITERATIONS
 from budgetjax.solvers.kernel.norms import (
     Euclidean,
     OneInfinity,
@@ -49,21 +48,16 @@ def optimum(norm, budget, penalty):
     return reference.solve(gram(X), y, budget=budget, penalty=penalty, norm=norm)
 
 
-def started(norm, budget, penalty, dtype=np.float64, **more):
-    given = {"budget": budget, "penalty": penalty, "norm": norm} | more
-    return budget_svm.init(*training(dtype), kernel=bj.RBF(GAMMA), **given)
-
-
-def solved(state, tolerance=1e-9, max_steps=3000, dtype=np.float64):
-    found = bj.solve(
-        budget_svm,
-        *training(dtype),
-        state=state,
+def solved(norm, penalty, *, tolerance=1e-9, max_steps=3000, cache=None, **given):
+    """The solution, of float64 unless a `dtype` is given."""
+    solver = bj.BudgetSVM(bj.RBF(GAMMA), norm, penalty, tolerance=tolerance)
+    return bj.solve(
+        solver,
+        *training(**given),
+        cache=cache,
         max_steps=max_steps,
-        tolerance=tolerance,
         callback_every=250,
     )
-    return found.state, found.history
 
 
 def assert_within(a, y, budget, penalty, norm, tolerance=1e-6):
@@ -195,20 +189,15 @@ def test_a_norm_that_is_an_object(double):
     X, y = training()
     given = {"budget": weights(), "penalty": 0.8, "norm": "euclidean"}
     _, dual = reference.solve(gram(X), y, **given)
-    norm = Euclidean(weights())
-    state = budget_svm.init(X, y, kernel=bj.RBF(GAMMA), penalty=0.8, norm=norm)
-    state, history = solved(state)
+    found = solved(Euclidean(weights()), 0.8)
+    history, model = found.history, found.model
     assert history.dual[-1] == pytest.approx(dual, rel=1e-7)
     assert history.gap[-1] <= 1e-6
-    model = budget_svm.model(state, X, y)
-    value = reference.primal(
-        gram(X), y, np.asarray(state.coefficients), float(model.bias), **given
-    )
+    a = np.asarray(found.state.coefficients)
+    value = reference.primal(gram(X), y, a, float(model.bias), **given)
     assert value == pytest.approx(history.primal[-1], rel=1e-12)
     # Without weights it is the other one, of a budget of all.
-    alike = {"kernel": bj.RBF(GAMMA), "penalty": 2.0}
-    plain = budget_svm.init(X, y, norm=Euclidean(1.0), **alike)
-    reached = solved(plain)[1].dual[-1]
+    reached = solved(Euclidean(1.0), 2.0).history.dual[-1]
     assert reached == pytest.approx(optimum("l2", 60.0, 2.0)[1], rel=1e-7)
 
 
@@ -217,16 +206,14 @@ def test_norms_between_a_p_norm_and_the_largest_entry(double):
     # The sum binds alone, the sum and the ball, the ball alone.
     settings = [(1.5, 0.3), (20.0, 1.0), (60.0, 0.3)]
     for p, (budget, penalty) in zip(POWERS, settings, strict=True):
-        norm = PInfinity(budget, p)
-        state = budget_svm.init(X, y, kernel=bj.RBF(GAMMA), norm=norm, penalty=penalty)
-        state, history = solved(state)
-        assert_within(state.coefficients, y, budget, penalty, p, 1e-12)
+        found = solved(PInfinity(budget, p), penalty)
+        history, a = found.history, np.asarray(found.state.coefficients)
+        assert_within(a, y, budget, penalty, p, 1e-12)
         dual = optimum(p, budget, penalty)[1]
         assert history.dual[-1] == pytest.approx(dual, rel=1e-7)
         assert history.gap[-1] <= 1e-6
-        a, bias = np.asarray(state.coefficients), budget_svm.model(state, X, y).bias
         given = {"budget": budget, "penalty": penalty, "norm": p}
-        value = reference.primal(gram(X), y, a, float(bias), **given)
+        value = reference.primal(gram(X), y, a, float(found.model.bias), **given)
         assert value == pytest.approx(history.primal[-1], rel=1e-9)
 
 
@@ -234,10 +221,8 @@ def test_the_norm_between_the_euclidean_one_and_the_sum(double):
     X, y = training()
     # The ball binds alone, the ball and the largest entry, the largest entry alone.
     for budget, penalty, binds in [(1.0, 0.5, 0), (20.0, 0.2, 1), (60.0, 0.3, 2)]:
-        norm = OneTwo(budget)
-        state = budget_svm.init(X, y, kernel=bj.RBF(GAMMA), norm=norm, penalty=penalty)
-        state, history = solved(state)
-        a, bias = np.asarray(state.coefficients), budget_svm.model(state, X, y).bias
+        found = solved(OneTwo(budget), penalty)
+        history, a = found.history, np.asarray(found.state.coefficients)
         assert_within(a, y, budget, penalty, "one-two", 1e-12)
         assert (np.linalg.norm(a) > 0.999 * np.sqrt(budget) * penalty) == (binds < 2)
         assert (a.max() > 0.999 * penalty) == (binds > 0)
@@ -245,7 +230,7 @@ def test_the_norm_between_the_euclidean_one_and_the_sum(double):
         assert history.dual[-1] == pytest.approx(dual, rel=1e-7)
         assert history.gap[-1] <= 1e-6
         given = {"budget": budget, "penalty": penalty, "norm": "one-two"}
-        value = reference.primal(gram(X), y, a, float(bias), **given)
+        value = reference.primal(gram(X), y, a, float(found.model.bias), **given)
         assert value == pytest.approx(history.primal[-1], rel=1e-9)
     # With a budget of all, it is the ordinary machine.
     assert dual == pytest.approx(optimum("l1", 60.0, 0.3)[1], rel=1e-7)
@@ -266,26 +251,25 @@ def test_the_1_2_norm_is_about_the_largest_entries_and_the_length_of_the_rest():
 def test_steps_reach_the_optimum(norm, double):
     _, y = training()
     for budget, penalty in SETTINGS[norm]:
-        state, history = solved(started(norm, budget, penalty))
-        _, dual = optimum(norm, budget, penalty)
-        assert_within(state.coefficients, y, budget, penalty, norm, 1e-12)
+        found = solved(NORMS[norm](budget), penalty)
+        history, (_, dual) = found.history, optimum(norm, budget, penalty)
+        assert_within(found.state.coefficients, y, budget, penalty, norm, 1e-12)
         assert np.all(history.primal >= history.dual * (1 - 1e-12))
         assert np.all(np.diff(history.dual) >= -1e-12 * dual)
         assert dual >= history.dual[-1] * (1 - 1e-9)
         assert history.dual[-1] == pytest.approx(dual, rel=1e-7)
         assert history.gap[-1] <= 1e-6
-        check_model(state, history, budget, penalty, norm)
+        check_model(found, budget, penalty, norm)
 
 
-def check_model(state, history, budget, penalty, norm):
+def check_model(found, budget, penalty, norm):
     """It has the primal value of the history, and the margins of the optimum."""
     X, y = training()
     shape = {"budget": budget, "penalty": penalty, "norm": norm}
-    model = budget_svm.model(state, X, y)
-    a = np.asarray(state.coefficients)
+    model, a = found.model, np.asarray(found.state.coefficients)
     assert len(model.vectors) == np.sum(a > 0)
     value = reference.primal(gram(X), y, a, float(model.bias), **shape)
-    assert value == pytest.approx(history.primal[-1], rel=1e-12)
+    assert value == pytest.approx(found.history.primal[-1], rel=1e-12)
     assert prune(model, 3).vectors.shape == (3, D)
     # Where the sum binds alone.
     if (budget, penalty) != SETTINGS[norm][0]:
@@ -306,11 +290,11 @@ def check_model(state, history, budget, penalty, norm):
 def test_float32_closes_the_gap(norm):
     _, y = training(np.float32)
     budget, penalty = SETTINGS[norm][0]
-    state = started(norm, budget, penalty, np.float32)
-    state, history = solved(state, 1e-4, dtype=np.float32)
+    found = solved(NORMS[norm](budget), penalty, tolerance=1e-4, dtype=np.float32)
+    state = found.state
     assert state.coefficients.dtype == np.float32
     assert_within(state.coefficients, y, budget, penalty, norm)
-    assert history.gap[-1] <= 1e-4
+    assert found.history.gap[-1] <= 1e-4
     if norm == "l1":
         # Moves are whole multiples of a quantum.
         a = np.asarray(state.coefficients, np.float64)
@@ -325,56 +309,57 @@ def test_all_examples_in_the_budget_make_an_ordinary_machine(double):
     a_all = np.zeros(N)
     a_all[peer.support_] = a
     dual = np.abs(a).sum() - a_all @ gram(X) @ a_all / 2
-    state, history = solved(started("l1", N, penalty))
-    assert history.dual[-1] == pytest.approx(dual, rel=1e-7)
-    model = budget_svm.model(state, X, y)
+    found = solved(OneInfinity(N), penalty)
+    assert found.history.dual[-1] == pytest.approx(dual, rel=1e-7)
     np.testing.assert_allclose(
-        model.decision_function(X), peer.decision_function(X), 0, 1e-4
+        found.model.decision_function(X), peer.decision_function(X), 0, 1e-4
     )
 
 
 @pytest.mark.parametrize("norm", NORMS)
 def test_many_budgets_at_once(norm, double):
-    X, y = training()
+    data = bj.BudgetSVM(bj.RBF(GAMMA), NORMS[norm](2.0)).read(*training())
 
     @jax.jit
-    def trained(budgets, X, y):
+    def trained(budgets, data):
         def one(budget):
-            given = {"kernel": bj.RBF(GAMMA), "budget": budget, "norm": norm}
-            state = budget_svm.init(X, y, **given, penalty=3 / budget)
+            solver = bj.BudgetSVM(bj.RBF(GAMMA), NORMS[norm](budget), 3 / budget)
+            state = solver.init(data)
             return jax.lax.fori_loop(
-                0, 30, lambda _, state: budget_svm.step(state, X, y), state
+                0, 30, lambda _, state: state.solver.step(state, data), state
             ).coefficients
 
         return jax.vmap(one)(budgets)
 
     budgets = [2.0, 11.0, 40.0]
-    together = trained(jnp.asarray(budgets), X, y)
+    together = trained(jnp.asarray(budgets), data)
     for budget, row in zip(budgets, together, strict=True):
-        alone, _ = solved(started(norm, budget, 3 / budget), None, 30)
-        np.testing.assert_allclose(row, alone.coefficients, 0, 1e-9)
+        alone = solved(NORMS[norm](budget), 3 / budget, tolerance=None, max_steps=30)
+        np.testing.assert_allclose(row, alone.state.coefficients, 0, 1e-9)
     assert not np.allclose(together[0], together[2])
 
 
 def test_rows_on_demand_change_nothing(double):
+    caches = bj.KernelCache(None), bj.KernelCache(0.005)
     known, unknown = (
-        solved(started("l1", 5.0, 0.5, cache_size=cache_size), max_steps=20)
-        for cache_size in (None, 0.005)
+        solved(OneInfinity(5.0), 0.5, cache=cache, max_steps=20) for cache in caches
     )
-    np.testing.assert_allclose(known[0].coefficients, unknown[0].coefficients, 0, 1e-10)
-    assert known[1].work[-1] == N * N
-    assert N < unknown[1].work[-1] <= 20 * 5 * N
-    assert unknown[0].rows.kept.shape[0] < N
+    np.testing.assert_allclose(
+        known.state.coefficients, unknown.state.coefficients, 0, 1e-10
+    )
+    assert known.history.work[-1] == N * N
+    assert N < unknown.history.work[-1] <= 20 * 5 * N
 
 
 def test_products_on_demand_are_counted(double):
-    known, unknown = (
-        started("l2", 5.0, 0.5, cache_size=cache_size) for cache_size in (None, 0.005)
-    )
+    solver = bj.BudgetSVM(bj.RBF(GAMMA), TwoInfinity(5.0), 0.5)
+    data = solver.read(*training())
+    known, unknown = (solver.init(data, bj.KernelCache(size)) for size in (None, 0.005))
     found, expected = unknown.momentum.curvature, known.momentum.curvature
     assert float(found) == pytest.approx(float(expected), rel=1e-10)
-    assert row_cache.num_evaluations(known.rows) == N * N
-    assert row_cache.num_evaluations(unknown.rows) == POWER_ITERATIONS * N * N
+    assert solver.work(known) == N * N
+    assert solver.work(unknown) == POWER_ITERATIONS * N * N
+    assert unknown.rows.kept.shape[0] < N == known.rows.kept.shape[0]
 
 
 def test_the_norms_bound_the_largest_entries(double):

@@ -5,7 +5,6 @@ import csv
 import dataclasses
 import gc
 import gzip
-import inspect
 import json
 import os
 import re
@@ -15,7 +14,6 @@ import sys
 import textwrap
 import threading
 import time
-import types
 import warnings
 import zipfile
 from pathlib import Path
@@ -36,16 +34,15 @@ from compare import same
 from scipy.sparse import csr_array
 
 import budgetjax as bj
-from budgetjax import _checks, _progress, _record, cli, estimators, online
+from budgetjax import _checks, _progress, _record, cli, estimators, online, registry
 from budgetjax.cli import main, options, reading, solving, targets
 from budgetjax.cli.commands import budgetjax as group
 from budgetjax.cli.plot import draw
 from budgetjax.cli.sweep_command import _figure, _use_all_cores
-from budgetjax.online import importance, registry
+from budgetjax.online import importance
 from budgetjax.refitting import training_data
 from budgetjax.saving import model_files
 from budgetjax.solvers import one_versus_rest
-from budgetjax.solvers.registry import by_name as solvers_by_name
 from budgetjax.stream import batches, fit
 from budgetjax.tables.scaling import Scaling
 
@@ -137,8 +134,8 @@ def write_models(folder):
     )
     bj.save("stacked.st", states)
     X, y = data(20)
-    codes = np.where(y == "yes", 1, -1)
-    bj.save("batch.st", bj.sdca.init(X, codes, kernel=bj.RBF(1.0)))
+    codes, solver = np.where(y == "yes", 1, -1), bj.SDCA(bj.RBF(1.0))
+    bj.save("batch.st", solver.init(solver.read(X, codes)))
 
 
 def write_bad_files(folder):
@@ -622,15 +619,12 @@ def test_another_learner_without_scaling(at):
 
 def test_every_learner_can_be_named():
     text = " ".join(good("train --help").split()).replace("- ", "-")
-    assert options.online_names() == tuple(map(option_of, registry.by_name()))
-    assert options.solver_names() == tuple(map(option_of, solvers_by_name()))
+    assert options.online_names() == tuple(map(option_of, registry.learner_classes()))
+    assert options.solver_names() == tuple(map(option_of, registry.solver_classes()))
     for name in (*options.online_names(), *options.solver_names()):
         # In the list of names, and a solver in the text above it too.
         times = 1 if name in options.online_names() else 2
         assert len(re.findall(rf"(?<![\w-]){name}(?![\w-])", text)) >= times
-    for name in options.solver_names():
-        name = name.replace("-", "_")
-        assert solvers_by_name()[name] is getattr(bj, name)
 
 
 def option_of(name):
@@ -652,7 +646,7 @@ def test_settings_are_the_fields_of_a_learner(at):
 
 def test_learners_are_listed_with_their_settings():
     listed = report(good("learners"))
-    assert tuple(listed) == options.online_names()
+    assert tuple(listed) == options.all_names()
     assert listed["pegasos"].startswith("Pegasos on a budget: ")
     said = " ".join(good("learners forgetron").split())
     assert "It learns two classes. Settings," in said
@@ -663,7 +657,7 @@ def test_learners_are_listed_with_their_settings():
     said = " ".join(good("learners ahpatron").split())
     # Without the markup of docstrings.
     assert "None for sqrt{B} / 2. [default: None]" in said
-    for name, kind in registry.by_name().items():
+    for name, kind in registry.learner_classes().items():
         said = good(f"learners {option_of(name)}")
         about = dict(re.findall(r"^  (\w+) +(.*)", said, re.MULTILINE))
         fields = {field.name for field in dataclasses.fields(kind)} - {"optimizer"}
@@ -743,19 +737,21 @@ def test_weights_of_rows_and_of_classes(at):
 def test_rows_of_weight_0_are_not_there_for_a_solver(at, monkeypatch):
     given = []
 
-    def solve(solver, X, y, weight, **arguments):
-        given.append((X, weight))
-        linear = bj.LinearModel(jnp.ones(2), jnp.zeros(()))
-        return bj.Solution(linear, None, None, True)
+    def solve(solver, data, **arguments):
+        given.append(data)
+        return known(solver, data)
 
+    known = one_versus_rest.solve
     monkeypatch.setattr(one_versus_rest, "solve", solve)
     X, y = data()
     w = np.where(np.arange(N) % 3, 0.0, 1.0)
     write_csv("some.csv", X, y, w=w)
     train("some.csv", "--weight w --class-weight no=2 --learner dcd")
-    ((rows, counts),) = given
+    (read,) = given
+    # Patterns: the rows and a constant, times the label.
+    rows = np.asarray(read.X.values)[:, :2] * np.asarray(read.y)[:, None]
     np.testing.assert_array_equal(rows, scaled(X[w > 0]))
-    np.testing.assert_array_equal(counts, np.where(y == "no", 2.0, 1.0)[w > 0])
+    np.testing.assert_array_equal(read.weight, np.where(y == "no", 2.0, 1.0)[w > 0])
 
 
 def test_rows_of_weight_0_are_not_there_for_a_stream(at):
@@ -898,54 +894,62 @@ def test_lists_folders_and_an_index_are_columns(at):
 
 
 def test_every_solver_is_given_its_arguments():
-    for name in options.solver_names():
-        solver = getattr(bj, name.replace("-", "_"))
-        asked = options.TrainOptions(learner=name, budget=70)
-        arguments = solving._arguments(asked, solver)
-        takes = inspect.signature(solver.init).parameters
-        assert ("penalty" in arguments) == (name not in ("sbp", "ball-sgd"))
-        assert arguments.get("budget") == (70 if name == "budget-svm" else None)
-        lacks = [
-            key
-            for key, one in takes.items()
-            if one.default is one.empty and key not in arguments
-        ]
-        assert lacks == ["X", "y", *([] if solver.linear else ["kernel"])]
-    asked = options.TrainOptions("dcd", {"loss": "squared-hinge"}, penalty=3.0)
-    arguments = solving._arguments(asked, bj.dcd)
-    assert arguments == {"loss": "squared_hinge", "penalty": 3.0}
+    kernel = bj.RBF(0.5)
+    for kind in registry.SOLVERS:
+        name = option_of(registry.name_of(kind))
+        asked = options.TrainOptions(learner=name, budget=70, penalty=3.0)
+        make, of_run = solving._read_settings(asked, kind)
+        solver = make() if kind.linear else make(kernel)
+        assert of_run == {}
+        assert getattr(solver, "penalty", 3.0) == 3.0
+        if kind is bj.BudgetSVM:
+            assert solver.norm.budget == 70
+    settings = {"loss": "squared-hinge", "max_steps": 7, "tolerance": 0.1}
+    asked = options.TrainOptions("dcd", settings, penalty=3.0)
+    make, of_run = solving._read_settings(asked, bj.DCD)
+    assert bj.equal(make(), bj.DCD(3.0, loss="squared_hinge", tolerance=0.1))
+    assert of_run == {"max_steps": 7}
+    settings = {"norm": "l2", "cache_size": 9}
+    asked = options.TrainOptions("budget-svm", settings, budget=70)
+    make, of_run = solving._read_settings(asked, bj.BudgetSVM)
+    expected = bj.BudgetSVM(kernel, bj.norms.TwoInfinity(70), options.SOLVER_PENALTY)
+    assert bj.equal(make(kernel), expected)
+    assert of_run == {"cache_size": 9}
 
 
 def test_solvers_have_the_defaults_of_their_estimators():
-    of = {"sbp": estimators.SBPClassifier, "mpu": estimators.MPUClassifier}
-    assert set(of) == set(one_versus_rest.CLASSIFIER_DEFAULTS)
-    for name, usual in one_versus_rest.CLASSIFIER_DEFAULTS.items():
-        defaults = of[name]().get_params()
+    of = {bj.SBP: estimators.SBPClassifier, bj.MPU: estimators.MPUClassifier}
+    assert set(of) == set(solving.CLASSIFIER_DEFAULTS)
+    for kind, usual in solving.CLASSIFIER_DEFAULTS.items():
+        defaults = of[kind]().get_params()
         assert usual == {key: defaults[key] for key in usual}
     for one in (estimators.BudgetSVC(), estimators.MPUClassifier()):
         assert one.penalty == options.SOLVER_PENALTY
 
 
-def test_classes_share_kernel_rows_and_no_state_is_kept(monkeypatch):
+def test_classes_share_kernel_rows_and_no_rows_are_kept(monkeypatch):
     given = []
 
-    def solve(solver, X, y, **arguments):
-        given.append((y.tolist(), dict(arguments)))
-        state = types.SimpleNamespace(rows=len(given))
-        return bj.Solution(None, None, state, True)
+    def solve(solver, data, **arguments):
+        given.append((solver, data, arguments["cache"]))
+        return bj.solve(solver, data, **arguments)
 
     monkeypatch.setattr(one_versus_rest, "solve", solve)
     y, random = np.array(["a", "b", "c", "b"]), np.random.RandomState(0)
     classes = np.array(["a", "b", "c"])
-    X = np.zeros((4, 1))
-    found = one_versus_rest.one_versus_rest(bj.sdca, X, y, classes, random=random)
-    # A state is as large as the cache: with 26 classes, 13 GiB.
-    assert [one.state for one in found] == [None, None, None]
-    assert [signs for signs, _ in given] == [
+    X, solver = np.arange(4.0)[:, None], bj.SDCA(bj.RBF(1.0), batch_size=2)
+    found = one_versus_rest.one_versus_rest(
+        solver, X, y, classes, random=random, max_steps=1
+    )
+    # Kernel rows are as large as the cache: with 26 classes, 13 GiB.
+    assert [one.state.rows for one in found] == [None, None, None]
+    assert [data.y.tolist() for _, data, _ in given] == [
         *([1, -1, -1, -1], [-1, 1, -1, 1], [-1, -1, 1, -1])
     ]
-    assert [more.get("rows") for _, more in given] == [None, 1, 2]
-    assert len({more["seed"] for _, more in given}) == 3
+    assert len({id(data.X) for _, data, _ in given}) == 1
+    assert len({id(cache) for *_, cache in given}) == 1
+    assert [int(one.history.work[0]) for one in found] == [16, 0, 0]
+    assert len({one.seed for one, *_ in given}) == 3
 
 
 def test_a_solver_of_a_file_is_that_of_python(at):
@@ -957,7 +961,7 @@ def test_a_solver_of_a_file_is_that_of_python(at):
     X, _ = data()
     for label, one in enumerate(model.model):
         signs = np.where(three(X) == label, 1, -1)
-        expected = bj.solve(bj.smo, scaled(X), signs, kernel=bj.RBF(0.4), penalty=3.0)
+        expected = bj.solve(bj.SMO(bj.RBF(0.4), penalty=3.0), scaled(X), signs)
         same(one, expected.model)
     output, labels = predicted("test.three")
     X, _ = new_data()
@@ -1133,9 +1137,10 @@ def python_models():
     """Of kinds that the command line does not make."""
     weights = np.array([1.0, -2.0], np.float32)
     linear = bj.LinearModel(jnp.asarray(weights), jnp.float32(0.5))
-    history = bj.History(np.zeros(1, int), *3 * [np.zeros(1)], *2 * [np.zeros(1, int)])
-    solution = bj.Solution(linear, history, None, True)
     X, y = data(20)
+    solver = bj.SMO(bj.RBF(0.5))
+    solution = bj.solve(solver, X.astype(np.float32), codes(y), max_steps=0)
+    solution = solution._replace(model=linear)
     vectors = jnp.asarray(X.astype(np.float32))
     signs = jnp.asarray(codes(y).astype(np.float32))
     kernel = bj.KernelModel(bj.RBF(0.5), vectors, signs, jnp.float32(0.25))
@@ -1380,8 +1385,8 @@ $ train train.csv --target kind -m new.st --learner forgetron --set maintenance=
 --set: settings of forgetron must be among rule, phi, radius, loss, got
 maintenance=merge
 $ train train.csv --target kind -m new.st --learner smo --set slack=1
---set: settings of smo must be among fit_bias, batch_size, cache_size, tolerance,
-max_steps, got slack=1
+--set: settings of smo must be among tolerance, batch_size, fit_bias, max_steps,
+cache_size, got slack=1
 $ train train.csv --target kind -m new.st --no-refit --set confidence=-1
 --set: confidence must be a finite number above 0, got -1
 $ train train.csv --target kind -m new.st --set regularization=much
@@ -1405,8 +1410,8 @@ $ sweep train.csv --target kind --set maintenance=1,2
 --set: maintenance must be ...
 $ sweep train.csv --target kind --learner pegasos --set project_to_ball=0,1
 --set: project_to_ball must be one value, as a part of the compiled program, got 0, 1
-$ learners smo
-Invalid value for '[NAME]': 'smo' is not one of ...
+$ learners svc
+Invalid value for '[NAME]': 'svc' is not one of ...
 $ train train.csv --target kind -m new.st --set confidence
 Invalid value for '--set': 'confidence' is not NAME=VALUE.
 $ train train.csv --target kind -m new.st --set drift=0 --set drift=0.1
@@ -1767,15 +1772,19 @@ def test_picture_of_regions(at, saved):
 
 def test_pictures_of_sweeps(saved, tmp_path):
     names = ("gamma", "budget", "regularization", "error", "vectors")
-    rows = tuple(
+    rows = [
         (gamma, budget, weight, 0.1 * gamma + budget / 1000 + weight, budget)
         for gamma in (1.0, 2.0)
         for budget in (10, 20, 30)
         for weight in (0.5, 0.0)
-    )
+    ]
+
+    def table(rows):
+        return dict(zip(names, map(list, zip(*rows, strict=True)), strict=True))
+
     draw(
         str(tmp_path / "s.png"),
-        lambda: _figure(bj.Table(names, rows), list(names[:3]), "a.csv"),
+        lambda: _figure(table(rows), list(names[:3]), "a.csv"),
     )
     heat, bar = saved[-1].axes
     expected = [[11, 12, 13], [21, 22, 23]]
@@ -1784,8 +1793,8 @@ def test_pictures_of_sweeps(saved, tmp_path):
     assert (heat.get_ylabel(), heat.get_xlabel()) == ("gamma", "budget")
     assert bar.get_ylabel() == "progressive error (%), best over regularization"
     assert heat.patches[0].get_xy() == (-0.5, -0.5)
-    one = tuple(row for row in rows if row[1] == 10 and row[2] == 0)
-    (axes,) = _figure(bj.Table(names, one), list(names[:3]), "a.csv").axes
+    one = [row for row in rows if row[1] == 10 and row[2] == 0]
+    (axes,) = _figure(table(one), list(names[:3]), "a.csv").axes
     line, best = axes.get_lines()
     np.testing.assert_allclose(line.get_ydata(), [11, 21])
     assert (axes.get_xlabel(), best.get_xydata().tolist()) == ("gamma", [[1, 11]])

@@ -17,7 +17,7 @@ from registry import N
 
 import budgetjax as bj
 from budgetjax import losses
-from budgetjax.online.registry import by_name
+from budgetjax.registry import learner_classes
 
 # An operation outside `jit` is a program of its own, so these stand for all: a removal
 # that draws, an average of iterates on features, and a merge.
@@ -230,10 +230,10 @@ NOT_DEFAULT = {
 DOCUMENTED = {("penalty", "variant")}
 
 
-@pytest.mark.parametrize("name", by_name())
+@pytest.mark.parametrize("name", learner_classes())
 def test_every_pair_of_arguments_is_done_or_refused(name):
     """One that changes nothing of the state is an error."""
-    kind = by_name()[name]
+    kind = learner_classes()[name]
     own = kind().get_params(deep=False)
     usual = {"num_features": 3, "budget": 5}
     if "regularization" in own:

@@ -16,9 +16,8 @@ import pytest
 from registry import split
 
 import budgetjax as bj
-from budgetjax import _checks, losses
+from budgetjax import _checks, losses, registry
 from budgetjax._errors import InputError, names_errors
-from budgetjax.online import registry
 
 D, N, CLASSES = 3, 12, 4
 NAN, INF = float("nan"), float("inf")
@@ -867,7 +866,7 @@ ON_HOST = {
     "prune": lambda state, X, y: bj.prune(state, 3),
     "compact": lambda state, X, y: bj.compact(state),
     "calibrate": lambda state, X, y: bj.calibrate(state, X, y),
-    "solve": lambda state, X, y: bj.solve(bj.smo, X, y, kernel=bj.RBF(1.0)),
+    "solve": lambda state, X, y: bj.solve(bj.SMO(bj.RBF(1.0)), X, y),
     "default_gamma": lambda state, X, y: bj.default_gamma(X),
     "fit_stream": lambda state, X, y: bj.fit_stream(state, [(X, y)]),
 }

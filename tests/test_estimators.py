@@ -42,6 +42,7 @@ from budgetjax.estimators import (
     MPUClassifier,
     SBPClassifier,
     SMOClassifier,
+    SolverClassifier,
     inputs,
 )
 from budgetjax.estimators.online import Examples, learn
@@ -62,6 +63,7 @@ ESTIMATORS = {
     "budget-svc": BudgetSVC(tolerance=0.01, max_steps=20_000),
     "mpu": MPUClassifier(random_state=0),
     "smo": SMOClassifier(fit_bias=False),
+    "solver": SolverClassifier(bj.SDCA(bj.RBF(0.5))),
 }
 
 
@@ -234,6 +236,8 @@ def test_times_in_nanoseconds_are_told_apart(estimator, tmp_path):
     X = np.round(X * 2**20) * 2**10
     if isinstance(estimator, MPUClassifier):
         estimator = clone(estimator).set_params(kernel="rbf")
+    if isinstance(estimator, SolverClassifier):
+        estimator = clone(estimator).set_params(solver__kernel__gamma=2.0**-61)
     near, far = (clone(estimator).fit(X + away, y) for away in (0, 1.8e18))
     times = X + 1.8e18
     assert np.all(far.origin_ > 1.7e18)
@@ -553,8 +557,9 @@ def test_not_fitted(estimator):
             getattr(fresh, name)
         assert not hasattr(fresh, name)
     assert not vars(fresh).keys() - fresh.get_params()
-    broken = clone(estimator).set_params(kernel="cosine")
-    with pytest.raises(ValueError, match=r"kernel must be one of .*, got 'cosine'"):
+    name = "kernel" if hasattr(fresh, "kernel") else "solver"
+    broken = clone(estimator).set_params(**{name: "cosine"})
+    with pytest.raises(ValueError, match=rf"{name} must be one .*, got 'cosine'"):
         broken.fit(*stream(kind_of(estimator)))
     with pytest.raises(NotFittedError):
         broken.predict(np.zeros((3, 2)))
@@ -568,6 +573,7 @@ def test_not_fitted(estimator):
         (MPUClassifier(kernel="rbf", gamma=0.5, random_state=0), "two"),
         (SBPClassifier(gamma=0.5, fit_bias=False, random_state=0), "two"),
         (BudgetSVC(8, gamma=0.5, tolerance=0.01), "three"),
+        (SolverClassifier(bj.SDCA(bj.RBF(0.5))), "three"),
     ],
 )
 def test_attributes_of_solvers_are_the_model(estimator, kind):
@@ -645,6 +651,7 @@ def test_fixed_vectors_outlive_a_first_pass_over_some_rows(monkeypatch):
         BudgetSVC(120, gamma=0.5, tolerance=1e-4),
         MPUClassifier(tolerance=1e-5, random_state=0),
         SMOClassifier(gamma=0.5, tolerance=1e-5),
+        SolverClassifier(bj.DCD(tolerance=1e-5)),
     ],
 )
 def test_a_weight_of_solvers_is_so_many_rows(estimator):
@@ -772,6 +779,8 @@ def test_refused_parameters_of_solvers():
         (SBPClassifier(slack=-1.0), "slack"),
         (BudgetSVC(norm="l3"), "norm"),
         (MPUClassifier(0), "penalty"),
+        (SolverClassifier(bj.SMO), "solver"),
+        (SolverClassifier("smo"), "solver"),
     ):
         with pytest.raises(ValueError, match=f"{says} must be"):
             estimator.fit(*stream())
@@ -818,6 +827,7 @@ def test_solvers_that_have_not_converged_say_so():
         SBPClassifier(max_steps=1, tolerance=1e-3, fit_bias=False, random_state=0),
         BudgetSVC(max_steps=1),
         MPUClassifier(max_steps=1, tolerance=1e-6, random_state=0),
+        SolverClassifier(bj.KernelPegasos(bj.RBF(0.5)), max_steps=1),
     ):
         with pytest.warns(ConvergenceWarning, match="'ash'; raise max_steps"):
             estimator.fit(X, y)
@@ -897,6 +907,7 @@ def test_probabilities_without_a_refit_are_of_the_logistic_loss():
 NOT_DEFAULT = {
     "budget": 7,
     "learner": bj.NORMA(learning_rate=0.2, regularization=0.02),
+    "solver": bj.SDCA(bj.RBF(0.3)),
     "kernel": "laplacian",
     "gamma": 0.3,
     "maintenance": "remove_smallest",
@@ -959,7 +970,7 @@ def asked(monkeypatch):
         return bj.TableModel(state)
 
     def one_versus_rest(solver, X, y, classes, random, **more):
-        note(X, y, random.randint(99), **more)
+        note(solver, X, y, random and random.randint(99), **more)
         raise NotFittedError
 
     monkeypatch.setattr(estimators.online.driver, "run", run)
@@ -981,7 +992,7 @@ def asked(monkeypatch):
 def test_every_pair_of_parameters_is_done_or_refused(estimator, asked):
     """One that changes nothing that is asked of a learner is an error."""
     kind = type(estimator)
-    defaults = kind().get_params()
+    defaults = kind().get_params(deep=False)
     loss = {"loss": "huber" if kind is BudgetedKernelRegressor else "logistic"}
     bias = {"fit_bias": not defaults.get("fit_bias")}
     values = {k: v for k, v in (NOT_DEFAULT | loss | bias).items() if k in defaults}
@@ -1270,11 +1281,27 @@ def test_budget_svc_that_stops_early_keeps_the_coefficients_of_its_steps():
     X, y = stream("two")
     found = BudgetSVC(8, gamma=0.5, max_steps=4, tolerance=None).fit(X, y)
     rows, signs = X - found.origin_, np.where(y == found.classes_[1], 1, -1)
-    given = {"kernel": bj.RBF(0.5), "budget": 8, "max_steps": 4, "tolerance": None}
-    solution = bj.solve(bj.budget_svm, rows, signs, **given)
+    solver = bj.BudgetSVM(bj.RBF(0.5), bj.norms.OneInfinity(8), tolerance=None)
+    solution = bj.solve(solver, rows, signs, max_steps=4)
     expected = solution.model.coefficients
     assert 4 < found.n_support_ == len(expected) <= 8
     np.testing.assert_allclose(found.dual_coef_[0], expected, rtol=1e-4)
+
+
+def test_any_solver_is_a_classifier():
+    """It is that of the solver's own estimator, and a search sets its fields."""
+    X, y = stream("three")
+    found = SolverClassifier(bj.SMO(bj.RBF(0.5), penalty=2.0)).fit(X, y)
+    expected = SMOClassifier(2.0, gamma=0.5).fit(X, y)
+    np.testing.assert_array_equal(
+        found.decision_function(X), expected.decision_function(X)
+    )
+    given = {"solver__penalty": [1e-4, 1.0]}
+    search = GridSearchCV(found, given, cv=2).fit(X, y)
+    assert search.best_estimator_.solver.penalty == 1.0
+    assert len(np.unique(search.cv_results_["mean_test_score"])) == 2
+    with pytest.raises(ValueError, match=r"solver must be .* solver__penalty, got"):
+        SolverClassifier().set_params(solver__penalty=1.0)
 
 
 def test_smo_is_the_svm():
@@ -1425,11 +1452,11 @@ NESTED = [
     ({"learner__margin": None}, "margin must be a finite number .*got None"),
     (
         {"learner": "auto", "learner__margin": 1.0},
-        "learner must be a learner, a kernel or a strategy to have learner__margin, "
-        "got 'auto'",
+        "learner must be a learner, a solver, a kernel or a strategy to have "
+        "learner__margin, got 'auto'",
     ),
     ({"kernel__gamma": 1.0}, "kernel must be a learner, .*kernel__gamma, got 'rbf'"),
-    ({"budget__x": 1}, "budget must be a learner, a kernel .*budget__x, got 10"),
+    ({"budget__x": 1}, "budget must be a learner, a solver, .*budget__x, got 10"),
     ({"lerner__margin": 1.0}, "Invalid parameter 'lerner'"),
 ]
 

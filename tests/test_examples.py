@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 
 import budgetjax as bj
-from budgetjax import datasets
-from budgetjax.online import registry
+from budgetjax import datasets, registry
 
 ROOT = Path(__file__).parents[1]
 EXAMPLES = sorted(path.stem for path in (ROOT / "examples").glob("*.py"))

@@ -60,7 +60,7 @@ def test_a_forked_child_is_told_what_to_do(tmp_path):
     linear = MPUClassifier(random_state=0).fit(X, y)
     one = bj.Perceptron().init(KERNEL, num_features=2, budget=10, average=True)
     state, _ = bj.run(one, X, y)
-    solved = bj.solve(bj.smo, X, y, kernel=KERNEL).model
+    solved = bj.solve(bj.SMO(KERNEL), X, y).model
     states = bj.grid(margin=[0.0, 0.5]).init(
         lambda margin: bj.Perceptron(margin=margin).init(
             KERNEL, num_features=2, budget=10
@@ -91,7 +91,7 @@ def test_a_forked_child_is_told_what_to_do(tmp_path):
         lambda: bj.fit_stream(one, [(X, y)], classes=[-1, 1]),
         lambda: bj.refit(state, [(X, y)]),
         lambda: bj.one_class(state, X),
-        lambda: bj.solve(bj.smo, X, y, kernel=KERNEL),
+        lambda: bj.solve(bj.SMO(KERNEL), X, y),
         lambda: bj.compress(solved, 5),
         lambda: bj.average_iterates(state),
         lambda: bj.support(state),

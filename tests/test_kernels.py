@@ -610,7 +610,7 @@ def test_a_model_of_a_kernel_of_your_own_is_that_of_the_same_kernel(own, tmp_pat
         state = bj.PassiveAggressive().init(kernel, **shape)
         state, before = bj.run(state, X, y)
         refitted = bj.refit(state, X, y, penalty=1.0)
-        solution = bj.solve(bj.smo, X, y, kernel=kernel, penalty=1.0)
+        solution = bj.solve(bj.SMO(kernel, penalty=1.0), X, y)
         bj.save(tmp_path / "model", solution.model)
         models = state, refitted, solution, bj.load(tmp_path / "model")
         after = [bj.decision_function(model, X) for model in models]

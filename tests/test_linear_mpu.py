@@ -24,7 +24,6 @@ from solving import (
     optimum,
     run,
     separable,
-    shown,
     solved,
     started,
     whole,
@@ -100,27 +99,34 @@ CASES = {
 def case(name, **more):
     form, data, given = CASES[name]
     X, y = DATA[data]()
-    state = started("mpu", form, X, y, **{"tolerance": 0.3} | given | more)
+    state, data = started("mpu", form, X, y, **{"tolerance": 0.3} | given | more)
     learner = reference_of(form, X, y, state, given.get("augment", 0.0))
-    return form, X, y, state, learner
+    return form, state, data, learner
 
 
-def one_round(state, everyone, learner):
+def one_round(state, data, learner):
     """The next state, and whether the reference, in the same order, has updated."""
     _, now = jax.random.split(state.key)
     order = epochs.shuffle(now, epochs.natural_order(N)).indices
     updated = learner.cycle(np.asarray(order).tolist())
-    return one_step("mpu", state, everyone), updated
+    return one_step(state, data), updated
+
+
+def settled(state, data):
+    """The state at which a pass changes nothing."""
+    while not state.is_stationary:
+        state = one_step(state, data)
+    return state
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_rounds_are_those_of_the_reference(name, double):
     """Everything, then the two active sets, in the same orders, until nothing moves."""
-    form, X, y, state, learner = case(name)
-    everyone, visited = shown("mpu", form, X, y, state), 0
+    form, state, data, learner = case(name)
+    visited = 0
     for turn in range(1, 200):  # noqa: B007
         before = learner.seen
-        state, updated = one_round(state, everyone, learner)
+        state, updated = one_round(state, data, learner)
         # Without a change there is no need to look at the active sets.
         visited += learner.seen - before if updated else N
         np.testing.assert_array_equal(state.counts, learner.I)
@@ -150,11 +156,11 @@ def test_thresholds(penalty, tolerance, hard_margin, augment, double):
     """Those of the paper for an accuracy of a tenth of the tolerance."""
     X, y = separable()
     given = {"penalty": penalty, "augment": augment, "hard_margin": hard_margin}
-    state = started("mpu", "dense", X, y, tolerance=tolerance, **given)
+    state, data = started("mpu", "dense", X, y, tolerance=tolerance, **given)
     expected = reference.mpu_parameters(X, accuracy=tolerance / 10, **given)
     found = state.threshold, state.gap, state.max_count
     np.testing.assert_allclose(found, expected, rtol=1e-12)
-    assert state.problem.kernel is None
+    assert isinstance(data.X, rows.DenseRows)
 
 
 # What holds at all times.
@@ -189,17 +195,16 @@ def check_invariants(state, Z):
 def test_invariants(penalty, data, form, double):
     """After every round; and the gap, too, is what the reference says."""
     X, y = DATA[data]()
-    state = started("mpu", form, X, y, penalty=penalty, tolerance=1e-3)
-    everyone, Z = shown("mpu", form, X, y, state), reference.patterns(X, y)
-    best = optimum(data, penalty).value
+    state, held = started("mpu", form, X, y, penalty=penalty, tolerance=1e-3)
+    Z, best = reference.patterns(X, y), optimum(data, penalty).value
     for turn in range(12):
-        state = one_step("mpu", state, everyone)
+        state = one_step(state, held)
         check_invariants(state, Z)
         if turn % 4 == 0:
             learner = reference_of(form, X, y, state, 0.0)
             learner.I, learner.a = np.asarray(state.counts), state.counts @ Z
             expected = learner.objectives()
-            found = objective("mpu", state, everyone)
+            found = objective(state, held)
             np.testing.assert_allclose(found.primal, expected.primal, rtol=1e-11)
             np.testing.assert_allclose(found.dual, expected.dual, rtol=1e-11)
             assert expected.dual <= best * (1 + 1e-9) <= expected.primal * (1 + 2e-9)
@@ -231,21 +236,20 @@ def test_a_tolerance_is_reached_without_looking_at_the_gap(double):
     """When a pass changes nothing, the objective is as near as the paper says."""
     X, y = noisy()
     for tolerance in (5, 0.5, 1e-2):
-        state = started("mpu", "dense", X, y, tolerance=tolerance)
-        found = bj.solve(bj.mpu, X, y, state=state, tolerance=None)
-        assert found.converged
-        assert found.state.is_stationary
-        assert found.history.gap[-1] > 1e-12
+        state, data = started("mpu", "dense", X, y, tolerance=tolerance)
+        state = settled(state, data)
+        primal, dual = objective(state, data)
+        assert primal / dual - 1 > 1e-12
         best = optimum("noisy", 1.0).value
-        assert found.history.primal[-1] < (1 + tolerance / 10) * best
+        assert primal < (1 + tolerance / 10) * best
         # Theorem 2, equation (22).
         most = bj.bounds.mpu_soft_margin(
             N,
             max_count=float(state.max_count),
             gap=float(state.gap),
-            **problem_of(state),
+            **problem_of(state, data),
         )
-        assert float(jnp.sum(found.state.tally)) <= most
+        assert float(jnp.sum(state.tally)) <= most
 
 
 # Hard margins.
@@ -267,21 +271,23 @@ def test_hard_margins_approach_the_largest(double):
     best = direction()
     angles, fractions = [], []
     for accuracy in (0.3, 0.03, 0.003):
-        state = started("mpu", "dense", X, y, hard_margin=True, tolerance=10 * accuracy)
-        found = bj.solve(bj.mpu, X, y, state=state, tolerance=1e-9)
-        assert found.converged
-        weights = np.asarray(found.model.weights, np.float64)
+        given = {"hard_margin": True, "tolerance": 10 * accuracy}
+        state, data = started("mpu", "dense", X, y, **given)
+        state = settled(state, data)
+        primal, dual = objective(state, data)
+        model = state.solver.model(state, data)
+        weights = np.asarray(model.weights, np.float64)
         norm = math.sqrt(weights @ weights)
         fraction = np.min(y * (X @ weights)) / norm / most
-        bound = 1 / math.sqrt(1 + found.history.gap[-1])
+        bound = math.sqrt(dual / primal)
         assert 1 / (1 + accuracy) <= bound + 1e-6
         assert bound <= fraction + 1e-6 <= 1 + 2e-6
         fractions.append(fraction)
         angles.append(math.acos(min(1.0, weights @ best / norm)))
         value = 0.5 / (fraction * most) ** 2
-        np.testing.assert_allclose(found.history.primal[-1], value, rtol=1e-5)
-        np.testing.assert_array_equal(found.model.predict(X), y)
-        check_updates_of_a_hard_margin(found.state, most)
+        np.testing.assert_allclose(primal, value, rtol=1e-5)
+        np.testing.assert_array_equal(model.predict(X), y)
+        check_updates_of_a_hard_margin(state, data, most)
     assert fractions == sorted(fractions)
     assert angles == sorted(angles, reverse=True)
     assert fractions[-1] > 0.997
@@ -293,16 +299,10 @@ def test_without_unlearning_half_the_largest_margin_is_certain(double):
     X, y = separable()
     most = reference.maximum_margin(X, y)
     for height in (0.5, 5.0, 500.0):
-        state = started("mpu", "dense", X, y, hard_margin=True)
-        largest = jnp.max(state.problem.squares)
+        largest = np.max(np.sum(X**2, axis=1))
         given = {"gap": np.inf, "threshold": height * largest}
-        state = started("mpu", "dense", X, y, hard_margin=True, **given)
-        everyone, step = bj.mpu.prepare(state, X, y), jax.jit(bj.mpu.step)
-        for _ in range(2000):
-            state = step(state, *everyone)
-            if state.is_stationary:
-                break
-        assert state.is_stationary
+        state, data = started("mpu", "dense", X, y, hard_margin=True, **given)
+        state = settled(state, data)
         learned, unlearned = state.tally
         assert unlearned == 0 < learned
         # What is left of (15), and the margin that (11) then promises.
@@ -315,29 +315,29 @@ def test_without_unlearning_half_the_largest_margin_is_certain(double):
 @pytest.mark.parametrize("more", [{}, {"hard_margin": True}])
 def test_the_inputs_of_the_paper_in_place_of_a_tolerance(more, double):
     X, y = separable()
-    usual = started("mpu", "dense", X, y, tolerance=1e-2, **more)
+    usual, _ = started("mpu", "dense", X, y, tolerance=1e-2, **more)
     given = {"gap": usual.gap, "threshold": usual.threshold}
-    state = started("mpu", "dense", X, y, **given, **more)
+    state, _ = started("mpu", "dense", X, y, **given, **more)
     for name in ("gap", "threshold", "max_count"):
         np.testing.assert_allclose(getattr(state, name), getattr(usual, name))
     # I_max is an integer, and C is I_max / b.
     if not more:
-        state = started("mpu", "dense", X, y, penalty=2.0, threshold=100.3)
+        state, _ = started("mpu", "dense", X, y, penalty=2.0, threshold=100.3)
         assert (state.max_count, state.threshold) == (201, 100.5)
 
 
-def problem_of(state):
+def problem_of(state, data):
     """What the bounds on updates need of a problem."""
-    radius = float(np.sqrt(np.max(state.problem.squares)))
+    radius = float(np.sqrt(np.max(data.squares)))
     return {"radius": radius, "threshold": float(state.threshold)}
 
 
-def check_updates_of_a_hard_margin(state, most):
+def check_updates_of_a_hard_margin(state, data, most):
     """Equations (10), (16) and (17), and Remark 2, of the largest margin `most`."""
     b, gap = float(state.threshold), float(state.gap)
     learned, unlearned = (float(count) for count in state.tally)
-    net = bj.bounds.mpu_net_updates(most, **problem_of(state))
-    whole = bj.bounds.mpu_hard_margin(most, gap=gap, **problem_of(state))
+    net = bj.bounds.mpu_net_updates(most, **problem_of(state, data))
+    whole = bj.bounds.mpu_hard_margin(most, gap=gap, **problem_of(state, data))
     assert learned - unlearned <= net
     # Equation (16) is half of what (10) has more than (17).
     assert unlearned <= (whole - net) / 2
@@ -347,11 +347,10 @@ def check_updates_of_a_hard_margin(state, most):
 
 
 def test_the_bound_on_a_hard_margin_is_that_of_the_paper(double):
-    form, X, y, state, learner = case("dense-hard")
-    everyone = shown("mpu", form, X, y, state)
+    _, state, data, learner = case("dense-hard")
     for _ in range(5):
-        state, _ = one_round(state, everyone, learner)
-    found = objective("mpu", state, everyone)
+        state, _ = one_round(state, data, learner)
+    found = objective(state, data)
     assert learner.margin() > 0
     bound = math.sqrt(found.dual / found.primal)
     np.testing.assert_allclose(bound, learner.fraction(), rtol=1e-12)
@@ -362,17 +361,14 @@ def test_the_squared_hinge_is_a_hard_margin_with_a_feature_per_pattern(double):
     """The map of the introduction, update by update; and the optimum, by `dcd`."""
     X, y = whole()
     given = {"penalty": 0.5, "loss": "squared_hinge"}
-    state = started("mpu", "dense", X, y, tolerance=0.3, **given)
+    state, data = started("mpu", "dense", X, y, tolerance=0.3, **given)
     wide = np.hstack([X, np.eye(N)])
     learner = reference_of("dense", wide, y, state, 0.0)
-    everyone = shown("mpu", "dense", X, y, state)
     for _ in range(20):
-        state, _ = one_round(state, everyone, learner)
+        state, _ = one_round(state, data, learner)
         np.testing.assert_array_equal(state.counts, learner.I)
     X, y = noisy()
-    ours, theirs = (
-        bj.solve(one, X, y, tolerance=1e-4, **given) for one in (bj.mpu, bj.dcd)
-    )
+    ours, theirs = (run(name, X, y, augment=1.0, **given) for name in ("mpu", "dcd"))
     assert ours.converged
     assert ours.history.primal[-1] == pytest.approx(theirs.history.primal[-1], rel=2e-4)
     margins = y * np.asarray(ours.model.decision_function(X))
@@ -384,7 +380,6 @@ def test_the_squared_hinge_is_a_hard_margin_with_a_feature_per_pattern(double):
 def test_active_sets_are_as_large_and_as_often_shown_as_asked_for(double):
     """Without them a step shows every pattern once."""
     X, y = noisy()
-    everyone = shown("mpu", "dense", X, y, started("mpu", "dense", X, y))
     visits = {}
     for name, given in {
         "none": {"first_rounds": 0},
@@ -392,7 +387,7 @@ def test_active_sets_are_as_large_and_as_often_shown_as_asked_for(double):
         "wide": {"first_rounds": 1, "second_rounds": 0, "near": 1e6},
         "usual": {},
     }.items():
-        state = one_step("mpu", started("mpu", "dense", X, y, **given), everyone)
+        state = one_step(*started("mpu", "dense", X, y, **given))
         visits[name] = float(state.num_visits)
     assert visits["none"] == N
     assert visits["none"] < visits["one"] < visits["wide"] == 2 * N
@@ -414,11 +409,10 @@ def test_what_nothing_separates_ends_all_the_same():
 def test_patterns_stay_in_their_type(double):
     X, y = noisy()
     for values in (X.astype(np.float32), X):
-        state = started("mpu", "dense", values, y, augment=1.0)
-        found = shown("mpu", "dense", values, y, state)
-        assert found.values.dtype == values.dtype
+        _, data = started("mpu", "dense", values, y, augment=1.0)
+        assert data.X.values.dtype == values.dtype
         expected = reference.patterns(values, y, 1.0)
-        np.testing.assert_array_equal(found.values, expected)
+        np.testing.assert_array_equal(data.X.values, expected)
 
 
 def test_starts_from_another_penalty_are_states(double):
@@ -428,15 +422,16 @@ def test_starts_from_another_penalty_are_states(double):
     for given in ({}, {"loss": "squared_hinge"}, {"hard_margin": True}):
         given = given | {"augment": 1.0, "tolerance": 1e-3}
         state = run("mpu", X, y, **given, max_steps=5).state
-        everyone = shown("mpu", "dense", X, y, state)
-        for penalty in (0.25, 4.0):
-            start = started("mpu", "dense", X, y, penalty=penalty, **given)
-            warm = bj.mpu.warm_start(start, everyone, state)
+        for more in ({"penalty": 0.25}, {"penalty": 4.0}, {"tolerance": 1e-2}):
+            start, data = started("mpu", "dense", X, y, **given | more)
+            warm = start.solver.resume(data, state)
+            assert warm.threshold == start.threshold
             check_invariants(warm, Z)
-            before, now = (objective("mpu", one, everyone) for one in (start, warm))
+            before, now = (objective(one, data) for one in (start, warm))
             assert now.dual > before.dual
     X, y = DATA["whole-separable"]()
-    one, two = run("mpu", X, y, penalty=[1.0, 2.0], hard_margin=True)
+    one = run("mpu", X, y, hard_margin=True)
+    two = run("mpu", X, y, hard_margin=True, penalty=2.0, start=one.state)
     assert one.converged
     assert two.history.primal[-1] == one.history.primal[-1]
 
@@ -500,12 +495,11 @@ def test_shuffled_orders_are_equally_likely():
 @pytest.mark.parametrize("form", ["dense", "sparse", "rbf"])
 def test_a_pass_leaves_others_alone(form, double):
     X, y = whole()
-    state = started("mpu", form, X, y, tolerance=0.3)
-    everyone = shown("mpu", form, X, y, state)
+    state, data = started("mpu", form, X, y, tolerance=0.3)
     random = np.random.default_rng(0)
     indices = random.permutation(N).astype(np.int32)
     coefficients = random.normal(size=N)
-    Z = np.asarray(everyone.values) if form != "sparse" else reference.patterns(X, y)
+    Z = np.asarray(data.X.values) if form != "sparse" else reference.patterns(X, y)
     Z = Z[:, : state.weights.size]
 
     def visit(old, margin, square, own, tally):
@@ -516,7 +510,7 @@ def test_a_pass_leaves_others_alone(form, double):
     def visited(number):
         order = epochs.Order(jnp.asarray(indices), number)
         start = state.weights, jnp.asarray(coefficients), visit, jnp.zeros(2)
-        return epochs.visit_all(everyone, state.problem.squares, order, *start)
+        return epochs.visit_all(data.X, data.squares, order, *start)
 
     for number in (0, 1, 7, N):
         weights, new, kept, tally = visited(jnp.int32(number))
@@ -531,7 +525,7 @@ def test_a_pass_leaves_others_alone(form, double):
         keep = indices[:number][np.array(margins) > 0]
         assert int(kept.number) == len(keep)
         np.testing.assert_array_equal(kept.indices[: len(keep)], keep)
-        squares = np.asarray(state.problem.squares)[indices[:number]]
+        squares = np.asarray(data.squares)[indices[:number]]
         np.testing.assert_allclose(tally, [sum(margins), sum(squares)], atol=1e-9)
 
 
@@ -550,13 +544,12 @@ def test_a_pass_is_one_kernel(form, augment, dtype, weight, double):
     """Operation by operation it would take ten times as long."""
     need_large_loops(form)
     _, X, y = wide(form, dtype)
-    state = started("mpu", form, X, y, augment=augment, weight=weight)
-    everyone, order = shown("mpu", form, X, y, state), epochs.natural_order(300)
+    state, data = started("mpu", form, X, y, weight, augment=augment)
 
-    def once(state, everyone, order):
-        return mpu._present(state, everyone, order, jnp.bool_(True))
+    def once(state, data, order):
+        return mpu._present(state, data, order, jnp.bool_(True))
 
-    others, loops = hoisted(once, state, everyone, order)
+    others, loops = hoisted(once, state, data, epochs.natural_order(300))
     assert others == 0 < loops
 
 
@@ -588,7 +581,7 @@ def test_what_is_not_one_kernel_is_found():
 
 def test_a_kernel_against_its_optimum():
     X, y = noisy()
-    found = run("mpu", X, y, kernel=bj.RBF(GAMMA), penalty=3.0, tolerance=1e-6)
+    found = run("mpu", X, y, "rbf", penalty=3.0, tolerance=1e-6)
     # A factor of the kernel matrix is a training set with the same inner products.
     k = kernels.rbf(GAMMA)
     factor = np.linalg.cholesky(np.array([k(x, X) for x in X]) + 1e-12 * np.eye(len(X)))
@@ -608,7 +601,7 @@ def test_a_kernel_against_its_optimum():
 
 def test_a_linear_kernel_with_a_bias_is_the_linear_model():
     X, y = whole()
-    one = run("mpu", X, y, kernel=bj.Linear(), augment=2.0)
+    one = run("mpu", X, y, "linear", augment=2.0)
     other = run("mpu", X, y, augment=2.0)
     np.testing.assert_allclose(one.history.primal, other.history.primal, rtol=1e-12)
     np.testing.assert_array_equal(one.history.work, other.history.work)

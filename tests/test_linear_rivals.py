@@ -12,7 +12,6 @@ from reference import linear as reference
 from sklearn.svm import LinearSVC
 from solving import (
     FORMS,
-    LINEAR,
     SPARSE,
     D,
     N,
@@ -27,15 +26,14 @@ from solving import (
     optimum,
     run,
     separable,
-    shown,
     solved,
     started,
     wide,
 )
 
-import budgetjax as bj
 from budgetjax.datasets import load
-from budgetjax.solvers.linear import dcd, epochs, linear_pegasos
+from budgetjax.solvers import training_set
+from budgetjax.solvers.linear import dcd, epochs
 
 LOSSES = ("hinge", "squared_hinge")
 
@@ -60,23 +58,22 @@ def test_passes_are_those_of_the_reference(penalty, loss, form, augment, double)
     """In the same orders: who is dropped, within which bounds, and when all return."""
     X, y = noisy()
     given = {"penalty": penalty, "loss": loss, "augment": augment}
-    state = started("dcd", form, X, y, **given)
-    everyone = shown("dcd", form, X, y, state)
+    state, data = started("dcd", form, X, y, **given)
     upper, diagonal = reference.dcd_constants(penalty, loss)
     assert float(state.upper) == upper
     assert float(state.ridge) == diagonal
     alpha, w = np.zeros(N), np.zeros(D + 1)
     left, bounds, tolerance = range(N), (math.inf, -math.inf), 0.1
     # So large that all return within these passes.
-    assert tolerance > state.tolerance
-    state = state._replace(tolerance=jnp.full((), tolerance))
+    assert tolerance > state.range
+    state = state._replace(range=jnp.full((), tolerance))
     visited = returns = dropped = 0
     for _ in range(40):
         _, now = jax.random.split(state.key)
         order = epochs.shuffle(now, state.order)
         order = np.asarray(order.indices)[: int(order.number)].tolist()
         assert sorted(order) == sorted(left)
-        state = one_pass(state, everyone)
+        state = one_pass(state, data)
         kept, most, least = reference.dcd_pass(
             X,
             y,
@@ -100,7 +97,7 @@ def test_passes_are_those_of_the_reference(penalty, loss, form, augment, double)
         number = int(state.order.number)
         assert np.asarray(state.order.indices)[:number].tolist() == kept
         np.testing.assert_allclose(state.bounds, bounds[::-1], rtol=1e-6, atol=1e-12)
-        np.testing.assert_allclose(state.tolerance, tolerance, rtol=1e-12)
+        np.testing.assert_allclose(state.range, tolerance, rtol=1e-12)
         assert float(state.num_visits) == visited
         assert not state.is_stationary
         left = kept
@@ -113,8 +110,7 @@ def test_projected_gradients_at_an_end_count_as_zero(double):
     """What would not move is no reason to think that the others agree with it."""
     X = np.array([[3.0, 0.0], [0.0, 0.1], [0.0, 1.0]])
     y = np.array([1, 1, -1])
-    state = started("dcd", "dense", X, y, penalty=10.0)
-    everyone = shown("dcd", "dense", X, y, state)
+    state, data = started("dcd", "dense", X, y, penalty=10.0)
     # Gradients of 0.5, at the lower end, and of 0.45, which is to be changed.
     coefficients, weights = np.array([0.0, 4.0, 0.0]), np.zeros(2)
     weights[:] = 0.5, 14.5
@@ -134,7 +130,7 @@ def test_projected_gradients_at_an_end_count_as_zero(double):
     )
     assert least == 0
     np.testing.assert_allclose(most, 0.45)
-    state = one_pass(state, everyone)
+    state = one_pass(state, data)
     assert sorted(np.asarray(state.order.indices)[: int(state.order.number)]) == kept
     np.testing.assert_allclose(state.bounds, [-np.inf, most])
 
@@ -152,19 +148,19 @@ def test_invariants(penalty, loss, form, augment, double):
     """After every round; and what it says of its gap is what the reference says."""
     X, y = noisy()
     given = {"penalty": penalty, "loss": loss, "augment": augment}
-    state = started("dcd", form, X, y, **given)
-    everyone, Z = shown("dcd", form, X, y, state), reference.patterns(X, y, augment)
+    state, data = started("dcd", form, X, y, **given)
+    Z = reference.patterns(X, y, augment)
     best = optimum("noisy", penalty, loss, augment).value
-    np.testing.assert_allclose(state.problem.squares, np.sum(Z**2, axis=1), rtol=1e-12)
+    np.testing.assert_allclose(data.squares, np.sum(Z**2, axis=1), rtol=1e-12)
     before = 0.0
     for _ in range(20):
-        state = one_pass(state, everyone)
+        state = one_pass(state, data)
         alpha = np.asarray(state.coefficients)
         assert np.all(alpha >= 0)
         assert np.all(alpha <= float(state.upper))
         close(of_state(state.weights), alpha @ Z, 1e-11)
         assert not np.any(np.asarray(state.weights)[D + bool(augment) :])
-        found = objective("dcd", state, everyone)
+        found = objective(state, data)
         w = of_state(state.weights)
         value = reference.primal(X, y, w, penalty, loss, augment)
         np.testing.assert_allclose(found.primal, value, rtol=1e-10)
@@ -178,7 +174,7 @@ def test_invariants(penalty, loss, form, augment, double):
         number = int(state.order.number)
         chosen = np.asarray(state.order.indices)[:number]
         assert len(set(chosen.tolist())) == number > 0
-    model = bj.dcd.model(state, everyone, None)
+    model = state.solver.model(state, data)
     np.testing.assert_allclose(model.weights, w[:D], rtol=1e-12)
     np.testing.assert_allclose(model.bias, augment * w[D], rtol=1e-12)
 
@@ -287,12 +283,11 @@ def test_tiny_penalties(penalty, loss):
 def test_dcd_settles(double):
     """A pass that changes nothing ends it: here every coefficient is at its end."""
     X, y = separable()
-    state = started("dcd", "dense", X, y, penalty=1e-6)
-    everyone = shown("dcd", "dense", X, y, state)
-    first = one_pass(state, everyone)
+    state, data = started("dcd", "dense", X, y, penalty=1e-6)
+    first = one_pass(state, data)
     np.testing.assert_array_equal(first.coefficients, np.full(N, 1e-6))
     assert not first.is_stationary
-    second = one_pass(first, everyone)
+    second = one_pass(first, data)
     assert second.is_stationary
     np.testing.assert_array_equal(second.weights, first.weights)
     found = solved("dcd", "separable", penalty=1e-6, tolerance=1e-300)
@@ -323,8 +318,8 @@ PEGASOS = {
 }
 
 
-def weights_now(state):
-    return of_state(state.weights / linear_pegasos._unit(state))
+def weights_now(state, data):
+    return of_state(state.weights / state.solver._unit(state, data))
 
 
 @pytest.mark.parametrize("name", PEGASOS)
@@ -332,25 +327,27 @@ def test_steps_of_pegasos_are_those_of_the_reference(name, double):
     form, k, augment, penalty = PEGASOS[name]
     X, y = noisy()
     given = {"penalty": penalty, "batch_size": k, "augment": augment}
-    state = started("linear_pegasos", form, X, y, **given)
-    everyone = shown("dcd", form, X, y, state)
+    state, data = started("linear_pegasos", form, X, y, **given)
     Z = reference.patterns(X, y, augment)
     best = optimum("noisy", penalty, augment=augment).value
     blocks, draws = -(-N // k), np.zeros((0, k), int)
     for _ in range(3):
-        key, drawn = linear_pegasos._draw(state)
+        key, draw = jax.random.split(state.key)
+        drawn = training_set.draw_examples(draw, (blocks * k,), N, None)
         draws = np.vstack([draws, np.asarray(drawn).reshape(blocks, k)])
-        state = one_step("linear_pegasos", state, everyone)
+        state = one_step(state, data)
         same(state.key, key)
         w = reference.pegasos(X, y, 1 / (N * penalty), draws, augment=augment)
-        close(weights_now(state), w)
+        close(weights_now(state, data), w)
         np.testing.assert_allclose(state.num_blocks, len(draws))
         # The coefficients are those of the weights.
         alpha = np.asarray(state.coefficients)
         assert np.all(alpha >= 0)
         close(of_state(state.weights), alpha @ Z, 1e-11)
-        found = objective("linear_pegasos", state, everyone)
-        value = reference.primal(X, y, weights_now(state), penalty, augment=augment)
+        found = objective(state, data)
+        value = reference.primal(
+            X, y, weights_now(state, data), penalty, augment=augment
+        )
         np.testing.assert_allclose(found.primal, value, rtol=1e-10)
         assert 0 < found.dual <= best * (1 + 1e-9)
         assert found.primal >= best * (1 - 1e-9)
@@ -364,8 +361,8 @@ def test_steps_of_pegasos_are_those_of_the_reference(name, double):
         assert found.dual >= max(values) * (1 - 1e-12)
     assert np.min(draws) == 0
     assert np.max(draws) == N - 1
-    model = bj.linear_pegasos.model(state, everyone, None)
-    w = weights_now(state)
+    model = state.solver.model(state, data)
+    w = weights_now(state, data)
     np.testing.assert_allclose(model.weights, w[:D], rtol=1e-12)
     np.testing.assert_allclose(model.bias, augment * w[D], rtol=1e-12)
 
@@ -391,32 +388,6 @@ def test_steps_of_pegasos_draw_all_and_complete_a_block():
     assert np.all(np.isfinite(found.model.weights))
 
 
-# Single precision.
-
-
-@pytest.mark.parametrize("name", LINEAR)
-def test_steps_in_float32(name):
-    X, y = (part.astype(np.float32) for part in noisy())
-    tolerance = {"tolerance": 0.1} if name == "mpu" else {}
-    state = started(name, "dense", X, y, penalty=2.0, augment=1.0, **tolerance)
-    everyone = shown(name, "dense", X, y, state)
-    for _ in range(5 if name == "mpu" else 100):
-        state = one_step(name, state, everyone)
-    assert all(leaf.dtype != np.float64 for leaf in jax.tree.leaves(state))
-    primal, dual = objective(name, state, everyone)
-    best = optimum("noisy", 2.0, augment=1.0).value
-    assert dual <= best * (1 + 1e-5)
-    assert best * (1 - 1e-5) <= primal < (1.05 if name == "mpu" else 1.3) * best
-    coefficients = state.counts if name == "mpu" else state.coefficients
-    Z = reference.patterns(X, y, 1.0)
-    close(of_state(state.weights), np.asarray(coefficients, np.float64) @ Z, 1e-4)
-    model = getattr(bj, name).model(state, everyone, None)
-    value = reference.primal(X, y, of_model(model, 1.0), 2.0, augment=1.0)
-    np.testing.assert_allclose(primal, value, rtol=1e-4)
-    if name == "mpu":
-        assert np.sum(state.counts) == state.tally[0] - state.tally[1]
-
-
 # What is compiled.
 
 
@@ -430,20 +401,14 @@ def test_steps_in_float32(name):
 )
 @quick_to_compile(False)
 def test_a_pass_of_dcd_is_one_kernel(form, dtype, weight, double):
-    """Operation by operation it would take ten times as long; both losses share it."""
+    """Operation by operation it would take ten times as long."""
     need_large_loops(form)
     _, X, y = wide(form, dtype)
-    states = [started("dcd", form, X, y, loss=loss, weight=weight) for loss in LOSSES]
-    first, second = (
-        [(leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(state)]
-        for state in states
-    )
-    assert first == second
-    assert jax.tree.structure(states[0]) == jax.tree.structure(states[1])
-    everyone = shown("dcd", form, X, y, states[0])
-    others, loops = hoisted(dcd.one_pass, states[0], everyone)
-    assert others == 0
-    assert loops > 3
+    for loss in LOSSES:
+        state, data = started("dcd", form, X, y, weight, loss=loss)
+        others, loops = hoisted(dcd.one_pass, state, data)
+        assert others == 0
+        assert loops > 3
 
 
 @pytest.mark.parametrize(
@@ -454,9 +419,10 @@ def test_a_round_of_pegasos_is_a_kernel_a_loop(form, dtype, double):
     """But for the draws, which are made beforehand, and for the loop over blocks."""
     need_large_loops(form)
     _, X, y = wide(form, dtype)
-    state = started("linear_pegasos", form, X, y)
-    draws, _ = hoisted(linear_pegasos._draw, state)
-    everyone = shown("linear_pegasos", form, X, y, state)
-    others, loops = hoisted(linear_pegasos.step, state, everyone, None)
+    state, data = started("linear_pegasos", form, X, y)
+    draws, _ = hoisted(
+        lambda key: training_set.draw_examples(key, (300,), 300, None), state.key
+    )
+    others, loops = hoisted(one_step, state, data)
     assert loops > draws + 4
     assert others <= draws + 1

@@ -130,9 +130,8 @@ def optimum(X, y, classes, strength):
     """The objective's least value, and the norm of the optimum, with an RBF kernel."""
     penalty = 1 / (strength * len(y))
     if classes == 2:
-        best = bj.solve(
-            bj.smo, X, y, kernel=bj.RBF(1.0), penalty=penalty, fit_bias=False
-        ).model
+        solver = bj.SMO(bj.RBF(1.0), penalty=penalty, fit_bias=False)
+        best = bj.solve(solver, X, y).model
         parts = best.vectors, best.coefficients
         vectors, coefficients = (np.asarray(part, np.float64) for part in parts)
         coefficients = coefficients[:, None]

@@ -150,15 +150,15 @@ def test_matrices_of_a_refit_are_counted(little):
 
 def test_kernel_rows_of_solvers_are_counted(little):
     X, y = rows(6000)
-    for solver, more in (
-        (bj.smo, {"cache_size": None}),
-        (bj.smo, {"cache_size": 1000.0}),
-        (bj.mpu, {"kernel": bj.RBF(1.0)}),
+    for solver, cache in (
+        (bj.SMO(bj.RBF(1.0)), bj.KernelCache(None)),
+        (bj.SMO(bj.RBF(1.0)), bj.KernelCache(1000.0)),
+        (bj.MPU(kernel=bj.RBF(1.0)), None),
     ):
         with pytest.raises(
             ValueError, match=r"fit into memory, 0.1 GiB, got .* of kernel"
         ):
-            bj.solve(solver, X, np.sign(y), **{"kernel": bj.RBF(1.0)} | more)
+            bj.solve(solver, X, np.sign(y), cache=cache)
     model = bj.KernelModel(bj.RBF(1.0), X, y, np.zeros(()))
     with pytest.raises(ValueError, match=r"^compress: budget must be .* got 4,000, "):
         bj.compress(model, 4000)

@@ -53,7 +53,7 @@ def made():
     weights = np.array([1.0, -0.5], np.float32)
     linear = bj.LinearModel(jnp.asarray(weights), jnp.float32(0.5))
     yield "linear model", linear, X @ weights + 0.5
-    solution = bj.solve(bj.dcd, X, y, penalty=0.1)
+    solution = bj.solve(bj.DCD(penalty=0.1), X, y)
     expected = X @ np.asarray(solution.model.weights) + float(solution.model.bias)
     yield "solution", solution, expected
 

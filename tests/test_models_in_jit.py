@@ -79,9 +79,9 @@ MODELS = {
     "average": lambda: bj.average_iterates(state(average=True)),
     "refit": lambda: bj.refit(state(), X, SIGNS, calibrate=True),
     "compressed": lambda: bj.compress(state(), budget=5),
-    "solution": lambda: bj.solve(bj.smo, X, SIGNS, kernel=bj.RBF(0.5)),
-    "kernel model": lambda: bj.solve(bj.smo, X, SIGNS, kernel=bj.RBF(0.5)).model,
-    "linear model": lambda: bj.solve(bj.dcd, X, SIGNS).model,
+    "solution": lambda: bj.solve(bj.SMO(bj.RBF(0.5)), X, SIGNS),
+    "kernel model": lambda: bj.solve(bj.SMO(bj.RBF(0.5)), X, SIGNS).model,
+    "linear model": lambda: bj.solve(bj.DCD(), X, SIGNS).model,
     "labels of data": lambda: bj.TableModel(
         state(), classes=np.array([3, 7]), intercept=0.3, calibration=2.0
     ),

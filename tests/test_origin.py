@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import registry
-from solving import KERNEL_SOLVERS
+from solving import CLASSES, KERNEL_SOLVERS
 
 import budgetjax as bj
 
@@ -153,17 +153,14 @@ def test_models_of_a_sweep_have_the_origin():
 
 
 @pytest.mark.parametrize("name", KERNEL_SOLVERS)
-@pytest.mark.parametrize("cache_size", [64.0, 0.01], ids=["complete", "ring"])
-def test_solvers_see_distances_alone(name, cache_size):
+@pytest.mark.parametrize("size", [64.0, 0.01], ids=["complete", "ring"])
+def test_solvers_see_distances_alone(name, size):
     X, y = problem()
-    solve = functools.partial(
-        *(bj.solve, getattr(bj, name)),
-        kernel=bj.RBF(0.5),
-        cache_size=cache_size,
-        **KERNEL_SOLVERS[name],
+    solver = CLASSES[name](bj.RBF(0.5), **KERNEL_SOLVERS[name])
+    near, far = (
+        bj.solve(solver, rows, y, cache=bj.KernelCache(size), max_steps=200)
+        for rows in (X, X + np.float32(30_000))
     )
-    near = solve(X, y=y, max_steps=200)
-    far = solve(X + np.float32(30_000), y=y, max_steps=200)
     np.testing.assert_allclose(
         far.model.decision_function(X + np.float32(30_000)),
         near.model.decision_function(X),
@@ -177,7 +174,7 @@ def test_solvers_see_distances_alone(name, cache_size):
 def test_stationary_kernels_see_distances_alone(name):
     X, y = problem()
     kernel = KERNELS[name]
-    near = bj.solve(bj.smo, X, y, kernel=kernel).model
+    near = bj.solve(bj.SMO(kernel), X, y).model
     far = near._replace(vectors=near.vectors + np.float32(30_000))
     np.testing.assert_allclose(
         bj.decision_function(far, X + np.float32(30_000)),
@@ -196,7 +193,7 @@ def test_smaller_models_see_distances_alone():
         for rows in (X, Z):
             state = PEGASOS.init(kernel, num_features=3, budget=40)
             state, _ = bj.run(state, rows, y)
-            solution = bj.solve(bj.smo, rows, y, kernel=kernel)
+            solution = bj.solve(bj.SMO(kernel), rows, y)
             models = [
                 bj.refit(state, rows, y, penalty=1.0),
                 bj.refit(solution, rows, y, penalty=1.0),
@@ -237,7 +234,7 @@ def test_given_vectors_far_from_0():
 
 def test_gradients_see_distances_alone():
     X, y = problem()
-    near = bj.solve(bj.smo, X, y, kernel=bj.RBF(0.5)).model
+    near = bj.solve(bj.SMO(bj.RBF(0.5)), X, y).model
 
     @jax.jit
     @functools.partial(jax.grad, argnums=(0, 1))

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 import budgetjax as bj
-from budgetjax import online, solvers
-from budgetjax.online import registry
+from budgetjax import online, registry, solvers
 
 PACKAGE = Path(bj.__file__).parent
 CODE = """
@@ -60,5 +59,9 @@ def test_every_learner_and_solver_is_in_the_lists():
     known = {one for one in classes if issubclass(one, bj.Learner)} - {bj.Learner}
     assert known == set(registry.LEARNERS)
     assert tuple(map(registry.name_of, registry.LEARNERS)) == online.LEARNERS
-    known = {one.name for one in public if isinstance(one, bj.Solver)}
-    assert known == {name for names in solvers.SOLVERS.values() for name in names}
+    known = {one for one in classes if issubclass(one, bj.Solver)}
+    bases = {bj.Solver, bj.KernelSolver, bj.HingeSolver, bj.LinearSolver}
+    assert known - bases == set(registry.SOLVERS)
+    for room, names in solvers.SOLVERS.items():
+        kinds = [one for one in registry.SOLVERS if one.linear == (room == "linear")]
+        assert tuple(map(registry.name_of, kinds)) == names

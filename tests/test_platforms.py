@@ -137,21 +137,22 @@ def test_a_refit(programs, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("solver", "options"),
-    {
-        bj.smo: {"kernel": bj.RBF(0.5)},
-        bj.sbp: {"kernel": bj.RBF(0.5), "slack": 0.1},
-        bj.ball_sgd: {"kernel": bj.RBF(0.5), "radius": 3.0},
-        bj.sdca: {"kernel": bj.RBF(0.5)},
-        bj.kernel_pegasos: {"kernel": bj.RBF(0.5)},
-        bj.mpu: {},
-        bj.dcd: {},
-        bj.linear_pegasos: {},
-    }.items(),
-    ids=lambda value: getattr(value, "name", ""),
+    "solver",
+    [
+        bj.SMO(bj.RBF(0.5)),
+        bj.SBP(bj.RBF(0.5), slack=0.1),
+        bj.BallSGD(bj.RBF(0.5), radius=3.0),
+        bj.SDCA(bj.RBF(0.5)),
+        bj.KernelPegasos(bj.RBF(0.5)),
+        bj.BudgetSVM(bj.RBF(0.5), bj.norms.OneInfinity(5)),
+        bj.MPU(),
+        bj.DCD(),
+        bj.LinearPegasos(),
+    ],
+    ids=lambda solver: type(solver).__name__,
 )
-def test_a_solution(solver, options, programs):
+def test_a_solution(solver, programs):
     random = np.random.default_rng(0)
     X = random.normal(size=(40, 3)).astype(np.float32)
-    bj.solve(solver, X, np.sign(X[:, 0]), **options, max_steps=2)
+    bj.solve(solver, X, np.sign(X[:, 0]), max_steps=2)
     assert len(programs) > 2

@@ -10,7 +10,7 @@ import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
-from budgetjax.online import registry
+from budgetjax import registry
 
 HERE = Path(__file__).parent
 PHRASES = {
@@ -62,16 +62,15 @@ def test_phrases_are_found_across_lines_of_documentation():
     assert sorted(line for line, *_ in found(documentation(text))) == [5, 6]
 
 
-# A learner is a class, in capitals, and is handed on as `learner=`.
-NAMES = "|".join(registry.name_of(learner) for learner in registry.LEARNERS)
+# A learner or a solver is a class, in capitals, and is handed on as `learner=`.
+NAMES = "|".join(map(registry.name_of, (*registry.LEARNERS, *registry.SOLVERS)))
 OLD = re.compile(
     rf"\b(?:bj|budgetjax)\.(?:{NAMES})\b|\bbj\.Algorithm\b|\binit_(?:fields|maintenance)\b"
-    # The states of solvers have a name.
-    r"|\balgorithm=(?!Name\()|\blandmarks="
+    r"|\balgorithm=|\blandmarks="
 )
 
 
-def test_learners_are_called_by_their_classes():
+def test_learners_and_solvers_are_called_by_their_classes():
     root = HERE.parent
     folders = ("budgetjax", "examples", "benchmarks", ".docs", ".github")
     files = [path for folder in folders for path in (root / folder).rglob("*.*")]
@@ -86,6 +85,7 @@ def test_learners_are_called_by_their_classes():
 
 def test_old_words_are_found():
     old = "bj.pegasos.init", "budgetjax.sgd", "Fit(algorithm=1)", "bj.init_fields"
+    old += "bj.linear_pegasos", "budgetjax.smo"
     assert all(map(OLD.search, old))
-    new = "bj.linear_pegasos", "bj.bounds.pegasos", "bj.SGD", "learner=bj.AROW()"
+    new = "bj.LinearPegasos", "bj.bounds.pegasos", "bj.SGD", "learner=bj.AROW()"
     assert not any(map(OLD.search, new))

@@ -10,9 +10,7 @@ import numpy as np
 import pytest
 
 import budgetjax as bj
-from budgetjax import _record, online, solvers
-from budgetjax.online import registry
-from budgetjax.solvers.registry import by_name as solvers_by_name
+from budgetjax import _record, online, registry, solvers
 from budgetjax.stream.readers import formats
 
 ROOT = pathlib.Path(__file__).parents[1]
@@ -89,9 +87,8 @@ def test_tests_that_pages_name_are_there():
 
 def test_every_algorithm_has_a_row():
     text = (ROOT / "README.md").read_text()
-    for name in (*registry.by_name(), *solvers_by_name()):
-        if name in bj.__all__:
-            assert text.count(f"| `bj.{name}` |") == 1, name
+    for kind in (*registry.LEARNERS, *registry.SOLVERS):
+        assert text.count(f"| `bj.{kind.__name__}` |") == 1, kind
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ from sklearn.datasets import load_digits, make_moons
 
 import budgetjax as bj
 from budgetjax import losses
-from budgetjax.online.registry import by_name, name_of
+from budgetjax.registry import learner_classes, name_of
 
 # Data of one length, and models of one capacity: a learner's cases with data of one
 # kind share a program.
@@ -137,7 +137,7 @@ STRATEGIES = {
 LEARNERS = {
     name: importlib.import_module(f"reference.{name}")
     for _, name, _ in pkgutil.iter_modules(reference.__path__)
-    if name in by_name()
+    if name in learner_classes()
 }
 
 

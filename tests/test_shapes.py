@@ -39,9 +39,8 @@ def test_shapes_are_as_written(checked):
     state, scores = bj.run(state, X, y)
     assert scores.shape == (60,)
     assert bj.predict(bj.refit(state, X, y), X).shape == (60,)
-    assert bj.predict(bj.solve(bj.smo, X, y, kernel=bj.RBF(0.5)).model, X).shape == (
-        60,
-    )
+    solution = bj.solve(bj.SMO(bj.RBF(0.5)), X, y)
+    assert bj.predict(solution.model, X).shape == (60,)
     second = bj.AROW().init(bj.RBF(0.5), num_features=3, budget=10)
     model = bj.fit_stream(second, [(X, y)])
     assert model.predict(X).shape == (60,)

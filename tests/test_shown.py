@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 import budgetjax as bj
-from budgetjax.online import registry
-from budgetjax.solvers.registry import by_name as solvers_by_name
+from budgetjax import registry
 
 
 def test_a_state_is_printed_in_one_line():
@@ -49,14 +48,6 @@ def test_traced_and_stacked_values_have_shapes():
     assert "vectors=float32[2, 4, 2]" in repr(states)
 
 
-def test_a_table_in_a_notebook():
-    table = bj.Table(("<gamma>", "error"), ((0.1, 0.25), (1.0, 0.123456)))
-    assert table._repr_html_() == (
-        "<table><tr><th>&lt;gamma&gt;</th><th>error</th></tr>"
-        "<tr><td>0.1</td><td>0.25</td></tr><tr><td>1</td><td>0.1235</td></tr></table>"
-    )
-
-
 def test_a_learner_is_printed_as_it_is_made():
     learner = bj.Forgetron(rule="fixed", phi=0.9)
     assert repr(learner) == "Forgetron(rule='fixed', phi=0.9, radius=None)"
@@ -77,13 +68,22 @@ def test_help_and_signature_are_about_the_learner(kind):
     assert "num_features: d, the length of an example." in methods
 
 
-@pytest.mark.parametrize("name", solvers_by_name())
-def test_help_is_about_the_solver(name):
-    record = getattr(bj, name)
-    text = pydoc.render_doc(record, renderer=pydoc.plaintext)
-    assert f"{name}.init(" in text
-    assert "Example:" in text
-    assert "builtins.tuple" not in text
-    # The class keeps its own.
-    assert "Attributes:" in type(record).__doc__
-    assert repr(record) == f"{type(record).__name__}({name!r})"
+def test_a_solver_is_printed_as_it_is_made():
+    solver = bj.BudgetSVM(bj.RBF(0.5), bj.norms.OneInfinity(20), penalty=2.5)
+    assert repr(solver) == (
+        "BudgetSVM(tolerance=0.001, seed=0, kernel=RBF(gamma=0.5, exact=False), "
+        "norm=OneInfinity(budget=20), penalty=2.5)"
+    )
+    X = np.array([[0.0], [1.0]])
+    bound = bj.solve(solver, X, np.array([-1, 1]), max_steps=1).state.solver
+    assert repr(bound) == repr(solver)
+
+
+@pytest.mark.parametrize("kind", registry.SOLVERS, ids=lambda kind: kind.__name__)
+def test_help_and_signature_are_about_the_solver(kind):
+    parameters = inspect.signature(kind).parameters
+    text = pydoc.render_doc(kind, renderer=pydoc.plaintext)
+    about, methods = text.split("Method resolution order:")
+    for name in (f"{kind.__name__}(", *parameters, "O(", "Example:"):
+        assert name in about
+    assert "y: labels, -1 and +1, both present, shape `(n,)`." in methods

@@ -10,7 +10,7 @@ import pytest
 import scipy.sparse
 from compare import same
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
-from solving import FORMS, LINEAR, SOLVERS, SPARSE, N, close, noisy, whole
+from solving import FORMS, LINEAR, SOLVERS, SPARSE, N, close, noisy, solver_of, whole
 
 import budgetjax as bj
 from budgetjax.solvers import solver as driver
@@ -34,17 +34,20 @@ def data():
     return X.astype(np.float32), y
 
 
-def solved(name, **given):
+def read(name):
+    return solver_of(name).read(*data())
+
+
+# What `solve` is told of a run.
+RUN = ("start", "cache", "callback", "progress")
+
+
+def solved(name, *given, max_steps=6, callback_every=100, **more):
     """Some steps, with a program that other tests share."""
-    X, y = data()
-    given = SOLVERS[name] | {"tolerance": None, "max_steps": 6} | given
-    given = {"X": X, "y": y, "callback_every": 100} | given
-    return bj.solve(getattr(bj, name), **given)
-
-
-def gone_on(name, state, **given):
-    given = {"tolerance": None, "callback_every": 100} | given
-    return bj.solve(getattr(bj, name), *data(), state=state, **given)
+    run = {"max_steps": max_steps, "callback_every": callback_every}
+    run |= {key: more.pop(key) for key in RUN if key in more}
+    solver = solver_of(name, **{"tolerance": None} | more)
+    return bj.solve(solver, *(given or data()), **run)
 
 
 # Records.
@@ -66,7 +69,7 @@ def test_history():
     assert history.vectors[-1] == np.count_nonzero(found.state.coefficients)
     assert all(isinstance(column, np.ndarray) for column in history)
     assert not found.converged
-    nothing = gone_on("sdca", found.state, max_steps=0).history
+    nothing = solved("sdca", start=found.state, max_steps=0, penalty=10.0).history
     np.testing.assert_array_equal(nothing.step, [0])
     assert nothing.primal[0] == history.primal[-1]
 
@@ -86,12 +89,12 @@ def test_a_tolerance_ends_the_run():
 
 
 def test_a_callback_ends_the_run_and_may_keep_states():
-    records, states, models = [], [], []
+    shown, records, states, models = read("smo"), [], [], []
 
     def callback(state, record):
         records.append(record)
         states.append(state)
-        models.append(bj.smo.model(state, *data()))
+        models.append(state.solver.model(state, shown))
         return record.step >= 4 if record.step else None
 
     given = {"max_steps": 1000, "callback_every": 2}
@@ -101,22 +104,22 @@ def test_a_callback_ends_the_run_and_may_keep_states():
         np.testing.assert_array_equal(column, [getattr(r, field) for r in records])
     assert len(models[0].vectors) == 0
     assert np.all(np.isfinite(models[-1].decision_function(data()[0])))
-    # What was kept is as it was, rows and all: going on from it leads to the same end.
-    same(gone_on("smo", states[1], max_steps=2).state, found.state)
+    # What was kept is as it was: going on from it leads to the same end.
+    same(solved("smo", start=states[1], max_steps=2).state, found.state)
     same(states[2], found.state)
 
 
 def test_a_held_out_error_that_settles_ends_the_run():
-    X, y = data()
+    (X, y), shown = data(), read("sdca")
     held, labels = X[::2], np.where(np.arange(N // 2) % 7 == 0, -y[::2], y[::2])
     errors = []
 
     def seen(state, record):
-        predicted = np.asarray(bj.sdca.model(state, X, y).predict(held))
+        predicted = np.asarray(state.solver.model(state, shown).predict(held))
         errors.append(np.mean(predicted != labels))
         return stop(state, record)
 
-    stop = bj.held_out_stop(bj.sdca, X, y, held, labels, patience=3)
+    stop = bj.held_out_stop(shown, held, labels, patience=3)
     found = solved("sdca", max_steps=400, callback=seen, callback_every=2)
     assert 3 < len(errors) == len(found.history.step) < 200
     assert min(errors[-3:]) >= min(errors[:-3])
@@ -152,31 +155,44 @@ def test_a_run_goes_on(name):
     once, first = (solved(name, max_steps=steps, **given) for steps in (6, 2))
     between = jax.tree.map(jnp.copy, first.state)
     for _ in range(2):
-        twice = gone_on(name, first.state, max_steps=4)
+        twice = solved(name, start=first.state, max_steps=4, **given)
         same(twice.state, once.state)
         same(first.state, between)
     same(twice.model, once.model)
     np.testing.assert_array_equal(twice.history.step, [0, 4])
-    state = twice.state
-    if name not in LINEAR:
-        state = state._replace(rows=state.rows._replace(kernel=None))
-    for leaf in jax.tree.leaves(state):
+    # A state knows its solver, with all numbers as arrays.
+    again = bj.solve(first.state.solver, *data(), start=first.state, max_steps=4)
+    same(again.state, once.state)
+    for leaf in jax.tree.leaves(twice.state):
+        assert isinstance(leaf, jax.Array)
         assert not getattr(leaf, "weak_type", False)
 
 
 @each
 def test_new_values_compile_nothing(name):
-    solved(name)
-    solved(name, max_steps=2)
+    usual = functools.partial(solved, name, data()[0] + 1, data()[1])
+    usual(tolerance=1e-9)
+    usual(tolerance=1e-9, max_steps=2)
     programs = driver._advance_in_place, driver._evaluate
     compiled = [each._cache_size() for each in programs]
     table = [{PENALTY[name]: 7}, {PENALTY[name]: np.float32(0.1), "max_steps": 4}]
-    table += [{"seed": 3}] if name in DRAWING else []
+    table += [{"tolerance": 1e-8}] + ([{"seed": 3}] if name in DRAWING else [])
     table += [{"kernel": bj.RBF(0.2)}] if name not in LINEAR else [{"bias_scale": 2.0}]
-    table += [{"hard_margin": True}, {"tolerance": 0.01}] if name == "mpu" else []
-    table += [{"loss": "squared_hinge"}] if name == "dcd" else []
+    table += [{"norm": bj.norms.OneInfinity(7)}] if name == "budget_svm" else []
+    table += [{"near": 1.5}] if name == "mpu" else []
     for given in table:
-        solved(name, **{"X": data()[0] + 1} | given)
+        usual(**{"tolerance": 1e-9} | given)
+    assert [each._cache_size() for each in programs] == compiled
+
+
+def test_new_kernels_of_mpu_compile_nothing():
+    """However their numbers are given."""
+    first = solved("mpu", kernel=bj.RBF(0.1))
+    programs = driver._advance_in_place, driver._evaluate
+    compiled = [each._cache_size() for each in programs]
+    solved("mpu", kernel=bj.RBF(0.1), start=first.state)
+    for gamma in (3, np.float64(0.2), jnp.float32(0.5)):
+        solved("mpu", kernel=bj.RBF(gamma))
     assert [each._cache_size() for each in programs] == compiled
 
 
@@ -192,18 +208,16 @@ def test_seeds_are_draws(name):
 @functools.partial(each, names=("sbp", "sdca", "smo", *LINEAR))
 def test_many_values_at_once(name, double):
     """`vmap` over `init` and `step` is a run for each value."""
-    X, y = noisy()
-    solver, values = getattr(bj, name), [0.02, 0.5, 3.0]
+    shown, values = solver_of(name).read(*noisy()), [0.02, 0.5, 3.0]
 
     def start(value):
-        return solver.init(X, y, **SOLVERS[name] | {PENALTY[name]: value})
-
-    shown = solver.prepare(start(values[0]), X, y)
+        return solver_of(name, **{PENALTY[name]: value}).init(shown)
 
     @jax.jit
     def end(state):
-        state = jax.lax.fori_loop(0, 3, lambda _, now: solver.step(now, *shown), state)
-        return state, solver.objective(state, *shown)
+        step = state.solver.step
+        state = jax.lax.fori_loop(0, 3, lambda _, now: step(now, shown), state)
+        return state, state.solver.objective(state, shown)
 
     many = jax.vmap(end)(jax.vmap(start)(jnp.asarray(values)))
     for i, value in enumerate(values):
@@ -219,38 +233,42 @@ def test_many_values_at_once(name, double):
 @pytest.mark.parametrize(
     ("name", "form", "given"),
     [
-        ("smo", "dense", {}),
-        ("linear_pegasos", "sparse", {}),
         ("mpu", "dense", {}),
         ("mpu", "sparse", {"loss": "squared_hinge"}),
         ("dcd", "dense", {"loss": "squared_hinge"}),
         ("dcd", "sparse", {}),
     ],
 )
-def test_several_penalties_are_as_many_solutions(name, form, given):
-    penalties = np.array([0.1, 1.0, 3.0])
+def test_starts_from_another_penalty(name, form, given):
+    """The optimum is reached from the solution before, in less work."""
     X, y = whole()
-    given = given | {"X": FORMS[form][0](X), "y": y, "callback_every": 1}
-    given |= {"max_steps": 4 if name == "linear_pegasos" else 10_000}
-    given |= {"tolerance": 1e-4} if name in ("mpu", "dcd") else {"tolerance": 1e-3}
-    many = solved(name, penalty=penalties, **given)
-    assert isinstance(many, tuple)
-    warm = getattr(bj, name).warm_start is not None
-    for i, (found, penalty) in enumerate(zip(many, penalties, strict=True)):
-        alone = solved(name, penalty=float(penalty), **given)
-        if i == 0 or not warm:
-            same(found.model, alone.model)
-            same(found.history, alone.history)
-        else:
-            # From the solution before.
-            assert alone.converged
-            assert found.converged
-            assert found.history.dual[0] > alone.history.dual[0]
-            assert found.history.work[-1] <= alone.history.work[-1]
-            primal, optimum = found.history.primal[-1], alone.history.dual[-1]
-            assert optimum / 1.0001 <= primal <= 1.0002 * optimum
-        if name == "smo":
-            np.testing.assert_array_equal(found.history.work, N * N)
+    shown = solver_of(name).read(FORMS[form][0](X), y)
+    given = given | {"tolerance": 1e-4, "max_steps": 10_000, "callback_every": 1}
+    before = solved(name, shown, penalty=0.1, **given)
+    for penalty in (1.0, 3.0):
+        alone = solved(name, shown, penalty=penalty, **given)
+        found = solved(name, shown, penalty=penalty, start=before.state, **given)
+        assert alone.converged
+        assert found.converged
+        assert found.history.dual[0] > alone.history.dual[0]
+        assert found.history.work[-1] <= alone.history.work[-1]
+        primal, optimum = found.history.primal[-1], alone.history.dual[-1]
+        assert optimum / 1.0001 <= primal <= 1.0002 * optimum
+        before = found
+
+
+def test_mpu_starts_from_another_tolerance():
+    """The thresholds follow from it, so counts are those of others."""
+    given = {"max_steps": 10_000, "callback_every": 1}
+    coarse = solved("mpu", tolerance=1e-2, **given)
+    alone, found = (
+        solved("mpu", tolerance=1e-5, start=start, **given)
+        for start in (None, coarse.state)
+    )
+    assert found.converged
+    assert found.state.threshold == alone.state.threshold > coarse.state.threshold
+    assert found.history.primal[0] < 1.1 * alone.history.primal[-1]
+    assert found.history.work[-1] < alone.history.work[-1]
 
 
 # Precision, and forms of the data.
@@ -273,15 +291,16 @@ def test_linear_solvers_compute_in_double_precision(name):
 
 
 def test_an_error_leaves_the_precision_alone(as_installed):
-    for given in ({"bias_scale": -1.0}, {"max_steps": -1}):
-        with pytest.raises(ValueError, match=r"bias_scale|max_steps"):
-            solved("dcd", **given)
+    X, y = data()
+    for given in ((X * np.nan, y), (X, y * 2)):
+        with pytest.raises(ValueError, match=r"^DCD: [Xy] must be"):
+            solved("dcd", *given)
         assert not jax.config.read("jax_enable_x64")
 
 
 def test_integers_and_lists_are_data(as_installed):
     X, y = [[0, 1], [1, 0], [3, 3], [4, 4]], [-1, -1, 1, 1]
-    found = bj.solve(bj.smo, X, y, kernel=bj.RBF(1.0), penalty=2.5, max_steps=0)
+    found = bj.solve(bj.SMO(bj.RBF(1.0), penalty=2.5), X, y, max_steps=0)
     assert found.state.responses.dtype == jnp.float32
     assert found.history.primal[0] == 10
     assert found.model.vectors.shape == (0, 2)
@@ -291,12 +310,12 @@ def test_integers_and_lists_are_data(as_installed):
 @functools.partial(each, names=LINEAR)
 def test_forms_of_the_same_patterns(name):
     X, y = noisy()
-    expected = solved(name, X=X)
+    expected = solved(name, X, y)
     forms = [SPARSE(X)]
     if name == "mpu":
         forms += [scipy.sparse.coo_array(X), bj.sparse_rows(SPARSE(X)), X.tolist()]
     for form in forms:
-        found = solved(name, X=form, y=y.astype(int))
+        found = solved(name, form, y.astype(int))
         close(found.history.primal, expected.history.primal, 1e-9)
         np.testing.assert_array_equal(found.history.work, expected.history.work)
         close(found.model.weights, expected.model.weights, 1e-6)
@@ -312,16 +331,19 @@ def test_data_sharded_by_rows(name, double):
     split = NamedSharding(mesh, PartitionSpec("examples"))
     data = tuple(jnp.asarray(each) for each in noisy())
     # SBP prefers examples whose rows it has: only single updates are the same.
-    given = SOLVERS[name] | {"batch_size": 1 if name == "sbp" else 8}
-    solver = getattr(bj, name)
+    solver = solver_of(name, batch_size=1 if name == "sbp" else 8)
 
     @jax.jit
-    def end(state, X, y):
-        return jax.lax.fori_loop(0, 100, lambda _, now: solver.step(now, X, y), state)
+    def end(state, shown):
+        step = state.solver.step
+        return jax.lax.fori_loop(0, 100, lambda _, now: step(now, shown), state)
 
     one, two = (
-        end(solver.init(X, y, cache_size=1e-9, **given), X, y)
-        for X, y in (data, tuple(jax.device_put(each, split) for each in data))
+        end(solver.init(shown, bj.KernelCache(1e-9)), shown)
+        for shown in (
+            solver.read(*data),
+            solver.read(*(jax.device_put(each, split) for each in data)),
+        )
     )
     for array in (two.responses, two.coefficients, two.rows.kept):
         assert len(array.devices()) == 2
@@ -342,7 +364,7 @@ def test_data_on_a_mesh_with_explicit_axes(name, in_context):
     expected = solved(name, max_steps=20).model
     if in_context:
         with jax.set_mesh(mesh):
-            model = solved(name, X=X, y=y, max_steps=20).model
+            model = solved(name, X, y, max_steps=20).model
     else:
-        model = solved(name, X=X, y=y, max_steps=20).model
+        model = solved(name, X, y, max_steps=20).model
     close(*(one.decision_function(data()[0]) for one in (model, expected)), 1e-3)

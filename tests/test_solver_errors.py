@@ -1,17 +1,19 @@
 """What solvers refuse: training sets, arguments, runs, and what is asked of models."""
 
+import functools
 import math
 import re
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.sparse
-from solving import DATA, LINEAR, SOLVERS, SPARSE
+from solving import CLASSES, DATA, FORMS, LINEAR, SOLVERS, SPARSE, solver_of
 
 import budgetjax as bj
 from budgetjax._errors import InputError
-from budgetjax.solvers.kernel.norms import Euclidean, OneInfinity
+from budgetjax.solvers.kernel.norms import OneInfinity, TwoInfinity
 
 pytestmark = pytest.mark.usefixtures("as_installed")
 NAN, INF = math.nan, math.inf
@@ -56,7 +58,7 @@ def values(names, says, **given):
 # Where all solvers look at X and y in one function, one of them shows what it sees.
 DENSE = ("sdca", "mpu")
 SOME_KERNEL = (*KERNEL, "mpu")
-PENALISED = tuple(name for name in ALL if getattr(bj, name).takes("penalty"))
+PENALISED = tuple(name for name in ALL if name not in ("sbp", "ball_sgd"))
 BATCHES = (*KERNEL[:5], "linear_pegasos")
 SEEDED = (*KERNEL[:4], *LINEAR)
 RBF, HARD, SQUARED = (
@@ -64,6 +66,7 @@ RBF, HARD, SQUARED = (
     {"hard_margin": True},
     {"loss": "squared_hinge"},
 )
+PADDED = bj.sparse_rows(SPARSE(X_))
 WITH_NAN, ONE_AXIS = changed(X_, 5, NAN), scipy.sparse.coo_array(X_[0])
 ZERO_ROWS = np.where(np.arange(12)[:, None] == 4, 0, X_)
 SHAPE = "X must have shape (n, d), n and d above 0, got "
@@ -77,14 +80,16 @@ AT_LEAST_0 = "must be a finite number of at least 0"
 FLAG = "must be True or False"
 WEIGHT = "weight must be finite and above 0, got {} in row 3; leave out rows that do "
 NO_WEIGHT = "weight must be None, as "
-NOT_SQUARED = (
-    "hard_margin must be False and weight None with loss='squared_hinge', got "
-)
-LOSS = "must be one of ('hinge', 'squared_hinge')"
+NOT_SQUARED = "hard_margin must be False with loss='squared_hinge', got True"
+LOSS = "must be one of hinge, squared_hinge"
 NO_ZEROS = "hard_margin needs patterns that are not zero, got zeros in row 4; fit_bias="
 COUNTS = "counts must be at most 9.0072e+15 to be exact in float64, got "
-BUDGET = "budget must be given for 'l1' and 'l2', and for no other norm, got "
-NORM = "must be 'l1', 'l2' or an object with least and project"
+NORM = "must be a norm, such as budgetjax.norms.OneInfinity(budget)"
+TWO = TwoInfinity(9.0)
+CONSTANT = "the training set must have the constant feature "
+KERNEL_OF = "the training set must have the kernel "
+ANOTHER = "start must be of this training set, in its order, got of another"
+SOLVER = "solver must be one such as budgetjax.SMO(budgetjax.RBF(1.0))"
 
 BAD = [
     # Labels.
@@ -109,7 +114,8 @@ BAD = [
     bad("mpu", SHAPE + "(12, 0)", X=X_[:, :0]),
     bad("mpu", SHAPE + "(12, 0)", X=SPARSE((12, 0))),
     bad(DENSE, "X must be an array, got a ragged list", X=[[1.0], [2.0, 3.0]]),
-    bad("mpu", "X must be an array, got a ragged SparseRows", X=SPARSE(X_), **RBF),
+    bad("mpu", "X must be a dense array, got a sparse ", X=SPARSE(X_), **RBF),
+    bad("mpu", "X must hold real numbers, got dtype object", X=PADDED, **RBF),
     bad("mpu", "X must hold real numbers, got dtype <U1", X=np.array([["a"]] * 12)),
     bad("mpu", "X must hold real numbers, got dtype complex128", X=X_ + 1j),
     bad("mpu", "X must hold real numbers, got dtype complex128", X=SPARSE(X_ + 1j)),
@@ -130,8 +136,8 @@ BAD = [
     *values("ball_sgd", ABOVE_0, radius=(0, -1.0, NAN, INF, "1", True)),
     bad("mpu", f"penalty {ABOVE_0}, got ", penalty=[[1.0], [1.0, 2.0]]),
     bad("mpu", f"penalty {ABOVE_0}, got ", penalty=[1.0, -2.0]),
+    bad("mpu", "penalty must be a scalar, got shape (2,); ", penalty=[1.0, 2.0]),
     bad(LINEAR, "penalty must be in the range of float64, got ", penalty=1e-310),
-    bad(LINEAR, "penalty must be in the range of float64, got ", penalty=[1.0, 1e-310]),
     bad("mpu", "penalty must be a scalar, got shape (1, 2); ", penalty=np.ones((1, 2))),
     *values("sbp", AT_LEAST_0, slack=(-0.1, NAN, INF)),
     *values("sbp", AT_LEAST_0, average_power=(-1.0,)),
@@ -139,7 +145,6 @@ BAD = [
     *values(("sbp", "smo", *LINEAR), FLAG, fit_bias=(1, None, "yes")),
     *values(BATCHES, "must be at least 1", batch_size=(0, -1)),
     *values(BATCHES, "must be an integer", batch_size=(2.0, True, "3", None)),
-    *values(KERNEL, ABOVE_0, cache_size=(0, -1.0, NAN, INF, "all")),
     *values(SEEDED, "must be an integer scalar", seed=(1.5, "a")),
     *values(SEEDED, "must fit 32 bits", seed=(2**40,)),
     # Weights.
@@ -148,12 +153,12 @@ BAD = [
         bad("mpu", WEIGHT.format(f"{v:g}"), weight=changed(np.ones(12), 3, v))
         for v in (0.0, -1.0, NAN, INF)
     ),
-    bad("mpu", NO_WEIGHT + "it changes no hard margin, ", weight=Y_**2, **HARD),
-    bad("mpu", NOT_SQUARED + "weights", weight=Y_**2, **SQUARED),
-    bad("budget_svm", "weight must be None for all norms ", weight=Y_**2, norm="l2"),
+    bad("mpu", "weight must be None with a hard margin, ", weight=Y_**2, **HARD),
+    bad("mpu", "weight must be None with a hard margin, ", weight=Y_**2, **SQUARED),
+    bad("budget_svm", NO_WEIGHT + "OneInfinity is ", weight=Y_**2, norm=TWO),
     # Of one solver.
     *values(("mpu", "dcd"), LOSS, loss=("Hinge", "logistic", "", None, 1, [""])),
-    bad("mpu", NOT_SQUARED + "a hard margin", **SQUARED, **HARD),
+    bad("mpu", NOT_SQUARED, **SQUARED, **HARD),
     *values("mpu", FLAG, hard_margin=(None, "yes")),
     *values("mpu", ABOVE_0, gap=(0, NAN, "1"), threshold=(0, -1.0, INF)),
     bad("mpu", "gap must be above ", gap=1e-3),
@@ -164,11 +169,12 @@ BAD = [
     bad("mpu", COUNTS, tolerance=1e-300),
     bad("mpu", COUNTS, weight=changed(np.ones(12), 3, 1e14)),
     bad("mpu", "threshold must have a square within float64, got ", penalty=1e-300),
-    *values("budget_svm", "must be a finite number of at least 1", budget=(0, 0.5)),
-    bad("budget_svm", BUDGET + "None for 'l1'", budget=None),
-    bad("budget_svm", BUDGET + "9.0 for ", norm=Euclidean(1.0)),
-    *values("budget_svm", NORM, norm=("l3", OneInfinity)),
+    *values("budget_svm", NORM, norm=("l1", OneInfinity, 9.0)),
 ]
+
+
+def solved(name, *, X=X_, y=Y_, weight=None, **given):
+    bj.solve(solver_of(name, **given), X, y, weight=weight)
 
 
 @pytest.mark.parametrize("argument", dict.fromkeys(next(iter(of)) for *_, of in BAD))
@@ -176,144 +182,201 @@ def test_training_sets_and_arguments(argument):
     for names, says, given in BAD:
         for name in names if next(iter(given)) == argument else ():
             bias = {"fit_bias": False} if name in LINEAR else {}
-            data = {"X": X_, "y": Y_} | SOLVERS[name] | bias | given
             # What `solve` converts itself it reports itself.
-            where = rf"({name}\.init|sparse_rows)"
-            refuses(where, says, bj.solve, getattr(bj, name), **data)
+            where = rf"({CLASSES[name].__name__}|sparse_rows)"
+            refuses(where, says, solved, name, **bias | given)
 
 
-@pytest.mark.parametrize(
-    ("says", "given"),
-    [
-        ("y must be -1 or +1, got 0 in row 3", {"y": changed(Y_, 3, 0)}),
-        ("X must be finite, got nan in row 5, ", {"X": changed(X_, 5, NAN)}),
-        ("X must be finite, got nan in row 5, ", {"X": SPARSE(changed(X_, 5, NAN))}),
-        (ZEROS, {"X": 0 * X_, "fit_bias": False}),
-        (LABELS + "(11,)", {"y": Y_[1:]}),
-        (
-            "tolerance must be at least 0.01 in float32, got 0.001; use solve, which "
-            "computes in float64, or jax.enable_x64",
-            {"tolerance": 1e-3},
-        ),
-        (
-            "tolerance must be at least 0.01 in ",
-            {"tolerance": 1e-3, "hard_margin": True},
-        ),
-        (
-            "counts must be at most 1.67772e+07 to be exact in float32, got ",
-            {"tolerance": 0.1, "penalty": 1e6},
-        ),
-        (
-            "penalty must be a scalar, got shape (2,); sweep values by jax.vmap over "
-            "init",
-            {"penalty": np.array([1.0, 2.0])},
-        ),
-    ],
-)
-def test_single_precision(says, given):
-    """`init` computes in JAX's default precision, other than `solve`."""
-    given = {"X": SINGLE, "y": Y_} | given
-    refuses(r"(mpu\.init|sparse_rows)", says, bj.mpu.init, **given)
+@pytest.mark.parametrize("size", [0, -1.0, NAN, INF, "all"])
+def test_sizes_of_caches(size):
+    refuses("KernelCache", f"size {ABOVE_0}, got {size!r}", bj.KernelCache, size)
+
+
+# A solver that reads a training set, one that is given it, and what that says.
+TWICE = {"bias_scale": 2.0}
+OTHERS = [
+    (("mpu", {}), ("sdca", {}), "X must be a training set of dense rows, got "),
+    (
+        ("sdca", {}),
+        ("mpu", {}),
+        "the training set must be what a linear solver has read, got TrainingSet",
+    ),
+    (("dcd", TWICE), ("dcd", {}), CONSTANT + "1 of the solver that reads it, got 2"),
+    (("dcd", {}), ("mpu", TWICE), CONSTANT + "2 of the solver that reads it, got 1"),
+    (
+        ("dcd", {}),
+        ("linear_pegasos", {"fit_bias": False}),
+        CONSTANT + "None of the solver that reads it, got 1",
+    ),
+    (
+        ("mpu", RBF),
+        ("mpu", {}),
+        KERNEL_OF + "None of the solver that reads it, got RBF",
+    ),
+    (
+        ("mpu", RBF),
+        ("dcd", {}),
+        KERNEL_OF + "None of the solver that reads it, got RBF",
+    ),
+    (
+        ("mpu", {}),
+        ("mpu", RBF),
+        KERNEL_OF + "RBF(gamma=1.0, exact=False) of the solver that reads",
+    ),
+    (
+        ("mpu", {"kernel": bj.RBF(2.0)}),
+        ("mpu", RBF),
+        KERNEL_OF + "RBF(gamma=1, exact=False) of the solver that reads it, got RBF",
+    ),
+]
+
+
+@pytest.mark.parametrize(("reader", "other", "says"), OTHERS)
+def test_what_another_solver_has_read(reader, other, says):
+    (read, of_read), (name, given) = reader, other
+    data = solver_of(read, **of_read).read(X_, Y_)
+    solver = solver_of(name, **given)
+    start = bj.solve(solver, X_, Y_, max_steps=1).state
+    for more in ({}, {"start": start}):
+        if name == "sdca" and more:
+            says = ANOTHER
+        pattern = f"^({CLASSES[name].__name__}|solve): {re.escape(says)}"
+        with pytest.raises(ValueError, match=pattern):
+            bj.solve(solver, data, **more)
+
+
+@pytest.mark.parametrize("name", LINEAR)
+def test_loops_of_linear_solvers_are_in_double_precision(name):
+    solver = solver_of(name)
+    data = solver.read(SINGLE, Y_)
+    assert data.dtype == np.float64
+    assert data.X.values.dtype == np.float32
+    says = "a loop of your own must have double precision: with jax.enable_x64(True), "
+    with jax.enable_x64(True):
+        state = solver.step(solver.init(data), data)
+    refuses(CLASSES[name].__name__, says + "got single precision", solver.init, data)
+    with pytest.raises(ValueError, match=re.escape(says)):
+        solver.resume(data, state)
 
 
 def test_what_single_precision_can_hold():
-    says = "squared norms must be finite in float32, got inf in row 0; scale X down"
-    for name in LINEAR:
-        for X in (1e20 * SINGLE, SPARSE(1e20 * SINGLE)):
-            refuses(f"{name}.init", says, getattr(bj, name).init, X, Y_)
-    # The default tolerance of `init` is one that float32 holds.
-    default, least = (
-        bj.mpu.init(SINGLE, Y_, **given) for given in ({}, {"tolerance": 1e-2})
-    )
-    assert default.threshold == least.threshold
-    assert bj.mpu.init(SINGLE, Y_, tolerance=0.1).max_count < 1e5
+    """Kernel solvers compute in that of X."""
+    says = "X must be finite, got inf in row 0, "
+    with np.errstate(over="ignore"):
+        refuses("SDCA", says, solved, "sdca", X=np.float32(1e200 * X_))
     # Longer floats are taken, if not as such.
-    given = SOLVERS["sdca"]
-    state = bj.sdca.init(X_.astype(np.longdouble), Y_, **given)
-    assert state.rows.squares.dtype == np.float32
+    data = solver_of("sdca").read(X_.astype(np.longdouble), Y_)
+    assert data.X.dtype == data.dtype == np.float32
 
 
 # Runs.
 
 
+@functools.cache
 def state_of(name):
-    return getattr(bj, name).init(SINGLE, Y_, **SOLVERS[name])
+    return bj.solve(solver_of(name), SINGLE, Y_, max_steps=1).state
+
+
+def going_on(name, *given, **more):
+    bj.solve(solver_of(name, **more), *given, start=state_of(name))
 
 
 BAD_RUNS = [
-    *(
-        (f"tolerance {AT_LEAST_0}, got {v!r}", {"tolerance": v})
-        for v in (-1.0, NAN, INF, "a")
-    ),
-    ("tolerance must be a number, got [0.1, 0.2]", {"tolerance": [0.1, 0.2]}),
     ("max_steps must be at least 0, got -1", {"max_steps": -1}),
     ("max_steps must be an integer, got 1.5", {"max_steps": 1.5}),
     ("max_steps must be an integer, got True", {"max_steps": True}),
     ("callback_every must be at least 1, got 0", {"callback_every": 0}),
     ("progress must be True or False, got 'yes'", {"progress": "yes"}),
-    ("state must be of smo, got one of s", {"solver": bj.smo}),
-    ("penalty must not come with a state, got one", {"penalty": 2.0}),
-    ("solver must be one such as budgetjax.smo, got str", {"solver": "sdca"}),
+    ("start must be a state of SMO, got SDCA", {"solver": solver_of("smo")}),
+    ("start must be a state of SDCA, got int", {"start": 1}),
+    (f"{SOLVER}, got str", {"solver": "sdca"}),
+    (f"{SOLVER}, got SDCA", {"solver": bj.SDCA}),
+    ("y and weight must be None, as ", {"X": solver_of("sdca").read(SINGLE, Y_)}),
 ]
 
 
 @pytest.mark.parametrize(("says", "given"), BAD_RUNS)
 def test_runs(says, given):
-    given = {"solver": bj.sdca, "max_steps": 2, "state": state_of("sdca")} | given
+    given = {"solver": solver_of("sdca"), "start": state_of("sdca")} | given
+    given = {"X": SINGLE, "y": Y_, "max_steps": 2} | given
     with pytest.raises(ValueError, match=f"^solve: {re.escape(says)}") as raised:
-        bj.solve(X=SINGLE, y=Y_, **given)
+        bj.solve(**given)
     assert isinstance(raised.value, InputError)
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_another_training_set_than_that_of_the_state(name):
-    state = state_of(name)
-    same = "that of the training set of the state, in its order, got another of the "
-    rows = "X must be the training set of the state, "
-    cases = [
-        (SINGLE, -Y_, f"y must be {same}"),
-        (SINGLE, Y_[1:], LABELS + "(11,)"),
-        (changed(SINGLE, 5, NAN), Y_, "X must be finite, got nan "),
-    ]
-    if name in LINEAR:
-        rows += "of shape (12, 6), got "
-        cases += [(SINGLE[1:], Y_[1:], rows + "(11, 6)")]
-        cases += [(SINGLE[:, :3], Y_, rows + "(12, 3)")]
-    else:
-        rows += "12 rows of float32, got 11 of float32, 6 features"
-        cases += [(SINGLE[1:], Y_[1:], rows)]
-        cases += [(SINGLE[::-1], Y_[::-1], f"X must be {same}")]
-    for X, y, says in cases:
-        refuses("solve", says, getattr(bj, name).prepare, state, X, y)
+def test_tolerances(name):
+    for value in (-1.0, NAN, INF, "a"):
+        says = f"tolerance {AT_LEAST_0}, got {value!r}"
+        refuses(CLASSES[name].__name__, says, solver_of, name, tolerance=value)
 
 
-@pytest.mark.parametrize("name", KERNEL)
-def test_rows_of_another_training_set(name):
-    init, given = getattr(bj, name).init, SOLVERS[name] | {"rows": state_of(name).rows}
-    number = "rows must be of 11 examples and batch_size "
-    refuses(f"{name}.init", number, init, SINGLE[1:], Y_[1:], **given)
-    other = "X and kernel must be that of the training set of the state, in its "
-    for X, kernel in ((SINGLE[::-1], given["kernel"]), (SINGLE, bj.RBF(0.7))):
-        refuses(f"{name}.init", other, init, X, Y_, **given | {"kernel": kernel})
-    if name != "budget_svm":
-        says = "rows must be of 12 examples and batch_size 3, got 12 and 4"
-        refuses(f"{name}.init", says, init, SINGLE, Y_, **given | {"batch_size": 3})
+@pytest.mark.parametrize("name", ALL)
+def test_starts_on_another_training_set(name):
+    for X, y, *weight in (
+        (SINGLE, -Y_),
+        (SINGLE[1:], Y_[1:]),
+        (SINGLE[::-1], Y_[::-1]),
+        (SINGLE[:, :3], Y_),
+        (SINGLE, Y_, np.full(12, 2.0)),
+    ):
+        data = solver_of(name).read(X, y, *weight)
+        refuses("solve", ANOTHER, going_on, name, data)
+    refuses(
+        "solve|" + CLASSES[name].__name__, LABELS + "(11,)", going_on, name, X_, Y_[1:]
+    )
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_starts_on_rows_of_the_same_norms(form):
+    """All have as many ones."""
+    bits = np.hstack([X_ > 0, X_ <= 0]).astype(np.float32)
+    convert, kernel = FORMS[form]
+    solver = solver_of("mpu", **kernel)
+    start = bj.solve(solver, convert(bits), Y_, max_steps=1).state
+    for rows in (np.roll(bits, 1, axis=0), np.roll(bits, 1, axis=1), -bits):
+        refuses("solve", ANOTHER, bj.solve, solver, convert(rows), Y_, start=start)
+
+
+@pytest.mark.parametrize("name", [*KERNEL, "linear_pegasos"])
+def test_starts_from_other_parameters(name):
+    kind = CLASSES[name].__name__
+    says = f"start must be of the same parameters, as {kind} has no start from "
+    table = [{"kernel": bj.RBF(0.7)}] if name in KERNEL else []
+    table += [{"batch_size": 5}] if name != "budget_svm" else [{"norm": TWO}]
+    table += [{"penalty": 7.0}] if name in PENALISED else []
+    table += [{"slack": 0.2}, {"fit_bias": False}] if name == "sbp" else []
+    table += [{"radius": 2.0}] if name == "ball_sgd" else []
+    for given in table:
+        refuses("solve", says, going_on, name, SINGLE, Y_, **given)
+    # Other seeds and tolerances go on.
+    going_on(name, SINGLE, Y_, seed=5, tolerance=1.0)
+
+
+@pytest.mark.parametrize("name", LINEAR)
+def test_caches_of_what_has_no_kernel_rows(name):
+    says = f"cache must be None, as {CLASSES[name].__name__} has no kernel rows, got "
+    for start in (None, state_of(name)):
+        given = {"start": start, "cache": bj.KernelCache()}
+        where = f"({CLASSES[name].__name__}|solve)"
+        refuses(where, says, bj.solve, solver_of(name), SINGLE, Y_, **given)
 
 
 def test_states_of_solvers_are_not_refitted():
-    with pytest.raises(ValueError, match=r"^refit: state must be of a learner.*sdca"):
+    with pytest.raises(ValueError, match=r"^refit: state must be of a learner.*SDCA"):
         bj.refit(state_of("sdca"), SINGLE, Y_)
 
 
 def test_held_out_rows():
     labels = r"y_held must be -1 or \+1 per row of X_held, of shape \(12,\), got .*"
+    data = solver_of("sdca").read(X_, Y_)
     for y, patience, says in (
         (Y_[:-1], 5, labels + r"\(11,\)"),
         (2 * Y_, 5, labels),
         (Y_, 0, "patience must be at least 1, got 0"),
     ):
         with pytest.raises(ValueError, match=f"^held_out_stop: {says}"):
-            bj.held_out_stop(bj.sdca, X_, Y_, X_, y, patience=patience)
+            bj.held_out_stop(data, X_, y, patience=patience)
 
 
 # Sparse rows and models.
@@ -326,7 +389,7 @@ def test_what_sparse_rows_are_not_made_of(value):
 
 
 def zero_model():
-    return bj.sdca.model(state_of("sdca"), SINGLE, Y_)
+    return bj.solve(solver_of("sdca"), SINGLE, Y_, max_steps=0).model
 
 
 def test_rows_to_decide():

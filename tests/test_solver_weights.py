@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from solving import CLASSES
 
 import budgetjax as bj
 
@@ -11,7 +12,7 @@ KERNEL = {"kernel": bj.RBF(0.5)}
 EXACT = {
     "smo": KERNEL | {"penalty": 2.0},
     "sdca": KERNEL | {"penalty": 2.0},
-    "budget_svm": KERNEL | {"penalty": 0.7, "budget": 9.0},
+    "budget_svm": KERNEL | {"penalty": 0.7, "norm": bj.norms.OneInfinity(9.0)},
     "mpu": {"penalty": 0.5},
     "mpu-kernel": {"penalty": 0.5, "kernel": bj.RBF(0.5)},
     "dcd": {"penalty": 0.5},
@@ -36,17 +37,19 @@ def examples():
     return (X, y), weight, (np.repeat(X, weight, axis=0), np.repeat(y, weight))
 
 
-def solved(name, data, **given):
-    return bj.solve(getattr(bj, name.partition("-")[0]), *data, **given)
+def solved(name, data, *, weight=None, max_steps=3000, **given):
+    solver = CLASSES[name.partition("-")[0]](**given)
+    return bj.solve(solver, *data, weight=weight, max_steps=max_steps)
 
 
 @pytest.mark.parametrize("name", EXACT)
 def test_a_weight_of_two_is_a_row_twice(name, double):
     """Weights multiply the penalty; those of budgets the budget as well."""
     data, weight, repeated = examples()
-    given = EXACT[name] | {"tolerance": 1e-7, "max_steps": 3000}
+    given = EXACT[name] | {"tolerance": 1e-7}
     less = given | {"penalty": given["penalty"] / 0.3}
-    less |= {"budget": 0.3 * given["budget"]} if "budget" in given else {}
+    if name == "budget_svm":
+        less |= {"norm": bj.norms.OneInfinity(0.3 * given["norm"].budget)}
     weighted = solved(name, data, weight=weight, **given)
     ones = solved(name, data, weight=np.ones(N), **given)
     scaled = solved(name, data, weight=np.full(N, 0.3), **less)

@@ -14,6 +14,7 @@ import registry
 from compare import FLOAT32, mistakes
 
 import budgetjax as bj
+from budgetjax.cli.reports import aligned
 from budgetjax.online import sweeps
 
 GAMMAS = np.array([0.4, 1.0, 3.0], np.float32)
@@ -138,9 +139,10 @@ def test_grid_names_its_axes_and_sorts_its_table():
         [5, 10, 20, 5, 10, 20],
     ]
     table = grid.table(error=[0.3, 0.1, 0.5, 0.1, 0.2, 0.4], vectors=range(6))
-    assert table.names == ("gamma", "budget", "error", "vectors")
-    assert table.rows[:3] == ((0.1, 10, 0.1, 1), (1.0, 5, 0.1, 3), (1.0, 10, 0.2, 4))
-    lines = str(table).splitlines()
+    assert list(table) == ["gamma", "budget", "error", "vectors"]
+    rows = list(zip(*table.values(), strict=True))
+    assert rows[:3] == [(0.1, 10, 0.1, 1), (1.0, 5, 0.1, 3), (1.0, 10, 0.2, 4)]
+    lines = aligned(table).splitlines()
     assert lines[0].split() == ["gamma", "budget", "error", "vectors"]
     assert lines[1].split() == ["0.1", "10", "0.1", "1"]
     assert len({len(line) for line in lines}) == 1

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import budgetjax as bj
-from budgetjax.online import registry
+from budgetjax import registry
 from budgetjax.online.state import Counts
 
 KERNEL = bj.RBF(4.0)
@@ -301,3 +301,15 @@ def test_a_restart_has_what_init_had():
     state, _ = bj.run(empty, X, Y)
     assert float(state.memory) == int(state.num_updates) > 10
     assert bj.equal(state.restart(), empty)
+
+
+def test_equal_compares_random_keys():
+    solver = bj.SDCA(bj.RBF(1.0))
+    ours, again, other = (
+        bj.solve(solver._replace(seed=seed), X, Y, max_steps=0).state._replace(
+            solver=solver
+        )
+        for seed in (1, 1, 2)
+    )
+    assert bj.equal(ours, again)
+    assert not bj.equal(ours, other)

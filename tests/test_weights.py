@@ -19,7 +19,7 @@ from budgetjax.estimators import (
     SMOClassifier,
 )
 from budgetjax.online.importance import SeenWeights
-from budgetjax.online.registry import name_of
+from budgetjax.registry import name_of
 
 N, HEAVY = 300, (1.5, 3.0, 40.0, 1e3, 1e6)
 KERNEL = bj.RBF(1.0)

@@ -12,8 +12,8 @@ from typing import assert_type
 import numpy as np
 
 import budgetjax as bj
-from budgetjax.solvers.kernel import smo
-from budgetjax.solvers.linear import dcd
+from budgetjax.solvers.kernel.hinge_dual import HingeState
+from budgetjax.solvers.linear.dcd import DCDState
 
 X, y = np.ones((3, 2)), np.array([1, -1, 1])
 
@@ -26,14 +26,23 @@ bj.Perceptron(margni=0.5)  # pyright: ignore
 bj.Perceptron().init(bj.RBF(1.0), num_features=2, budgett=5)  # pyright: ignore
 bj.AROW().init(bj.RBF(1.0), num_features=2, budget="5")  # pyright: ignore
 
-dual = bj.smo.init(X, y, kernel=bj.RBF(1.0), penalty=1.0)
-assert_type(dual, smo.State)
-bj.smo.init(X, y, kernel=bj.RBF(1.0), penalti=1.0)  # pyright: ignore
+solver = bj.SMO(bj.RBF(1.0), penalty=1.0)
+bj.SMO(bj.RBF(1.0), penalti=1.0)  # pyright: ignore
+bj.SMO(penalty=1.0)  # pyright: ignore
+data = solver.read(X, y)
+assert_type(data, bj.TrainingSet)
+dual = solver.init(data)
+assert_type(dual, HingeState)
+assert_type(solver.step(dual, data), HingeState)
 
-solution = bj.solve(bj.smo, X, y, kernel=bj.RBF(1.0), penalty=2.0)
-assert_type(solution, bj.Solution[smo.State, bj.KernelModel])
+solution = bj.solve(solver, X, y)
+assert_type(solution, bj.Solution[HingeState, bj.KernelModel])
 print(solution.model.coefs)  # pyright: ignore
-several = bj.solve(bj.dcd, X, y, penalty=[1.0, 2.0])
-assert_type(several, tuple[bj.Solution[dcd.State, bj.LinearModel], ...])
-print(several[0].state.weigt)  # pyright: ignore
-bj.solve(bj.smo, X, y, state=several[0].state)  # pyright: ignore
+again = bj.solve(solver, data, start=solution.state, cache=bj.KernelCache())
+assert_type(again, bj.Solution[HingeState, bj.KernelModel])
+bj.solve(solver, X)  # pyright: ignore
+bj.solve(solver, data, weight=y)  # pyright: ignore
+linear = bj.solve(bj.DCD(2.0), X, y)
+assert_type(linear, bj.Solution[DCDState, bj.LinearModel])
+print(linear.state.weigt)  # pyright: ignore
+bj.solve(solver, X, y, start=linear.state)  # pyright: ignore

@@ -84,4 +84,4 @@ def words() -> Iterable[str]:
         for row in called("H100")["`solve`, `mpu`"]
         if row["program"] == "_steps"
     ])  # fmt: skip
-    yield f"one step of `bj.mpu` on 2,048 rows launches {whole(visits[0]['launches'])}"
+    yield f"one step of `bj.MPU` on 2,048 rows launches {whole(visits[0]['launches'])}"

@@ -10,12 +10,12 @@ budget B, SMO steps on pairs solve the dual problem and stop after a fixed numbe
 largest coefficients are kept, and the bias is found again. The paper does not state the
 number of steps. Here it depends on the budget, B/4 to 4 B, and all are shown. The paper
 does not state either how pairs and the bias are chosen: here a pair has the largest
-gain among those of four first examples and any other, as in `budgetjax.budget_svm`, and
+gain among those of four first examples and any other, as in `budgetjax.BudgetSVM`, and
 the bias has the fewest training errors, as in `budgetjax.prune`. Where s = B and where
 nothing is pruned, the bias with the least value of the problem is shown too. `refit` is
 the error of `budgetjax.refit` on the B kept vectors.
 
-`budgetjax.budget_svm` makes steps on pairs for "l1" only; those for "l2", with the
+`budgetjax.BudgetSVM` makes steps on pairs for "l1" only; those for "l2", with the
 interval of equation (13), are here. A problem takes some 15 seconds on one core.
 """
 
@@ -34,9 +34,8 @@ from page_tables import curves
 
 import budgetjax as bj
 from budgetjax import datasets
-from budgetjax.solvers.kernel.norms import OneInfinity, TwoInfinity
 
-NORMS = {"l1": OneInfinity, "l2": TwoInfinity}
+NORMS = {"l1": bj.norms.OneInfinity, "l2": bj.norms.TwoInfinity}
 TITLES = {"l1": "budget-L1-SVM", "l2": "budget-L2-SVM"}
 TRAIN, TEST = 1000, 4000
 KERNEL = bj.RBF(gamma=0.5)

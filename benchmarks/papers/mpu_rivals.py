@@ -10,7 +10,7 @@ of thirty patterns, or on Covertype until it is within 1 %. The problems are tho
 and SciPy below: each round has two compiled products with the rows and solves the dual
 of all planes so far as a problem of non-negative least squares. They receive the
 optimum and stop when the objective is close enough to it; the optimum is that of dual
-coordinate descent at a gap of 1e-5. `bj.mpu` is measured in the same run.
+coordinate descent at a gap of 1e-5. `bj.MPU` is measured in the same run.
 
 Per set and on one core, cutting planes take seconds to minutes, Pegasos five to ten
 minutes.
@@ -43,7 +43,7 @@ PASSES, BETWEEN = 500, 20
 def problem(name: str) -> tuple[Any, np.ndarray, float]:
     """Rows, labels and the least objective."""
     X, y = mpu_tables.PROBLEMS[name]()
-    optimum = mpu_tables.solved(bj.dcd, X, y, tolerance=1e-5)
+    optimum = mpu_tables.solved(bj.DCD, X, y, tolerance=1e-5)
     return X, y, mpu_tables.reached(optimum)
 
 
@@ -93,11 +93,11 @@ def cutting_planes(X: Any, y: np.ndarray, enough: float) -> tuple[float, int]:
 
 def mpu(X: Any, y: np.ndarray, accuracy: float) -> float:
     """Seconds without compilation, the least of three runs."""
-    mpu_tables.solved(bj.mpu, X, y, tolerance=accuracy, max_steps=1)
+    mpu_tables.solved(bj.MPU, X, y, tolerance=accuracy, max_steps=1)
     taken = []
     for _ in range(3):
         start = time.perf_counter()
-        mpu_tables.solved(bj.mpu, X, y, tolerance=accuracy)
+        mpu_tables.solved(bj.MPU, X, y, tolerance=accuracy)
         taken.append(time.perf_counter() - start)
     return min(taken)
 
@@ -125,9 +125,8 @@ def long_pegasos(name: str) -> dict[str, Any]:
     passes = round(patterns / len(y))
 
     def run(passes: int) -> Any:
-        solver = bj.linear_pegasos
         return mpu_tables.solved(
-            solver, X, y, max_steps=passes, tolerance=1e-9, callback_every=passes
+            *(bj.LinearPegasos, X, y, 1e-9), max_steps=passes, callback_every=passes
         )
 
     run(1)
@@ -149,19 +148,19 @@ def near_pegasos(name: str) -> dict[str, Any]:
     X, y, optimum = problem(name)
     accuracy = ACCURACIES[1]
 
-    def measured(solver: bj.Solver, **given: Any) -> tuple[Any, float]:
-        mpu_tables.solved(solver, X, y, **given | {"max_steps": 1})
+    def measured(kind: Any, tolerance: float, **given: Any) -> tuple[Any, float]:
+        mpu_tables.solved(kind, X, y, tolerance, max_steps=1, **given)
         start = time.process_time()
-        found = mpu_tables.solved(solver, X, y, **given | {"max_steps": PASSES})
+        found = mpu_tables.solved(kind, X, y, tolerance, max_steps=PASSES, **given)
         return found.history, time.process_time() - start
 
     history, seconds = measured(
-        bj.linear_pegasos,
+        bj.LinearPegasos,
         tolerance=1e-9,
         callback_every=BETWEEN,
         callback=lambda state, record: bool(record.primal <= optimum * (1 + accuracy)),
     )
-    _, ours = measured(bj.mpu, tolerance=accuracy)
+    _, ours = measured(bj.MPU, tolerance=accuracy)
     return {
         "gap": float(history.primal[-1] / optimum - 1),
         "rounds": int(history.step[-1]),

@@ -16,9 +16,9 @@ the same values in its own types.
 
 The text is generated: 20,000 documents over 100,000 words, about 75 words each.
 
-`--path` trains on Adult with fifty penalties at once, compared to fifty calls of
-LIBLINEAR. `--memory` generates 350,000 x 254 numbers and the text, trains each in its
-own process, and reports the peak memory.
+`--path` trains on Adult with fifty penalties, each from the solution of the one before,
+compared to fifty calls of LIBLINEAR. `--memory` generates 350,000 x 254 numbers and the
+text, trains each in its own process, and reports the peak memory.
 """
 
 import argparse
@@ -49,6 +49,8 @@ LIMIT = 100_000
 DRAWS = 3e7
 REPEATS = {"Covertype 1": 1, "Covertype 2": 1}
 PENALTIES = np.logspace(-3, 1, 50)
+# The solvers whose memory is measured, by their names in the results.
+KINDS = {"mpu": bj.MPU, "dcd": bj.DCD, "linear_pegasos": bj.LinearPegasos}
 
 
 def text(seed: int = 0) -> tuple[scipy.sparse.csr_array, np.ndarray]:
@@ -136,7 +138,7 @@ def passes(X: Any, y: np.ndarray, enough: float) -> int:
     limit = max(1, int(DRAWS / len(y)))
     for tried in (10, 100, limit):
         history = solved(
-            bj.linear_pegasos, X, y, max_steps=min(tried, limit), tolerance=1e-9
+            bj.LinearPegasos, X, y, tolerance=1e-9, max_steps=min(tried, limit)
         ).history
         good = np.flatnonzero(history.primal <= enough)
         if len(good):
@@ -144,19 +146,27 @@ def passes(X: Any, y: np.ndarray, enough: float) -> int:
     return limit
 
 
-def solved(solver: bj.Solver, X: Any, y: np.ndarray, **given) -> Any:
-    """A solution without a bias, or one per penalty."""
-    return bj.solve(solver, X, y, fit_bias=False, **given)
+def solved(
+    kind: type[bj.LinearSolver], X: Any, y: np.ndarray, tolerance: float, **given: Any
+) -> bj.Solution:
+    """The solution of a solver without a bias."""
+    return bj.solve(kind(fit_bias=False, tolerance=tolerance), X, y, **given)
 
 
 def reached(solution: bj.Solution) -> float:
     return float(solution.history.primal[-1])
 
 
-def path_of(solver: bj.Solver, X: Any, y: np.ndarray, tolerance: float) -> np.ndarray:
-    """J for each penalty."""
-    path = solved(solver, X, y, penalty=PENALTIES, tolerance=tolerance)
-    return np.array([reached(solution) for solution in path])
+def path_of(
+    kind: type[bj.LinearSolver], X: Any, y: np.ndarray, tolerance: float
+) -> np.ndarray:
+    """J for each penalty, each from the solution of the one before."""
+    rows, before, found = kind(fit_bias=False).read(X, y), None, []
+    for penalty in PENALTIES:
+        solver = kind(penalty, fit_bias=False, tolerance=tolerance)
+        before = bj.solve(solver, rows, start=before and before.state)
+        found.append(reached(before))
+    return np.array(found)
 
 
 def weights(solution: bj.Solution) -> np.ndarray:
@@ -172,17 +182,17 @@ def compared(
     tol = tolerance(X, y, enough)
     rounds = passes(X, y, enough)
     solvers = {
-        "MPU": (bj.mpu, {"tolerance": accuracy}),
-        "DCD": (bj.dcd, {"tolerance": accuracy}),
+        "MPU": (bj.MPU, {"tolerance": accuracy}),
+        "DCD": (bj.DCD, {"tolerance": accuracy}),
         "LIBLINEAR": None,
-        "Pegasos": (bj.linear_pegasos, {"max_steps": rounds, "tolerance": 1e-9}),
+        "Pegasos": (bj.LinearPegasos, {"max_steps": rounds, "tolerance": 1e-9}),
     }
 
     def run(method, **more):
         if solvers[method] is None:
             return liblinear(X, y, tol).coef_[0]
-        solver, arguments = solvers[method]
-        return weights(solved(solver, X, y, **(arguments | more)))
+        kind, arguments = solvers[method]
+        return weights(solved(kind, X, y, **(arguments | more)))
 
     for method in ("MPU", "DCD", "Pegasos"):
         # Compiles the programs of a full run.
@@ -223,7 +233,7 @@ def table(names: list[str]) -> list[dict[str, Any]]:
         rows = [row for row in before if row["data"] not in names]
     for name in tqdm(names, unit=" problems"):
         X, y = PROBLEMS[name]()
-        optimum = reached(solved(bj.dcd, X, y, tolerance=1e-5))
+        optimum = reached(solved(bj.DCD, X, y, tolerance=1e-5))
         for accuracy in ACCURACIES:
             rows += compared(name, X, y, optimum, accuracy)
         measure.save(rows, TABLES)
@@ -233,7 +243,7 @@ def table(names: list[str]) -> list[dict[str, Any]]:
 def path() -> list[dict[str, Any]]:
     """Fifty penalties on Adult."""
     X, y = PROBLEMS["Adult"]()
-    optima = path_of(bj.dcd, X, y, 1e-5)
+    optima = path_of(bj.DCD, X, y, 1e-5)
     return [row for of in ACCURACIES for row in paths(X, y, optima, of)]
 
 
@@ -246,8 +256,8 @@ def paths(
     ]
     pairs = list(zip(PENALTIES.tolist(), tols, strict=True))
     calls = {
-        "MPU": lambda: path_of(bj.mpu, X, y, accuracy),
-        "DCD": lambda: path_of(bj.dcd, X, y, accuracy),
+        "MPU": lambda: path_of(bj.MPU, X, y, accuracy),
+        "DCD": lambda: path_of(bj.DCD, X, y, accuracy),
         "LIBLINEAR": lambda: [liblinear(X, y, tol, C).coef_[0] for C, tol in pairs],
     }
     found = {name: call() for name, call in calls.items()}
@@ -286,7 +296,7 @@ def fitted(job: tuple[str, str]) -> dict[str, Any]:
     X, y = {"350,000 x 254": wide, "text": text}[name]()
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     start = time.perf_counter()
-    found = solved(getattr(bj, method), X, y, tolerance=1e-2, max_steps=10)
+    found = solved(KINDS[method], X, y, tolerance=1e-2, max_steps=10)
     return {
         "data": name,
         "method": method,
@@ -298,11 +308,7 @@ def fitted(job: tuple[str, str]) -> dict[str, Any]:
 
 
 def memory() -> list[dict[str, Any]]:
-    jobs = [
-        (name, method)
-        for name in ("350,000 x 254", "text")
-        for method in ("mpu", "dcd", "linear_pegasos")
-    ]
+    jobs = [(name, method) for name in ("350,000 x 254", "text") for method in KINDS]
     context = multiprocessing.get_context("spawn")
     with context.Pool(1, maxtasksperchild=1) as pool:
         return [pool.apply(fitted, (job,)) for job in jobs]

@@ -55,8 +55,8 @@ TEST_BLOCK = 1024
 # Maximum number of examples whose rows are all computed at once: rows of Reuters, with
 # 8,315 features, cost more one by one.
 AFFORDABLE = 10_000
-# Kernel rows by data and method.
-WHOLE: dict[tuple[str, str], Any] = {}
+# All kernel rows of small data, by data and method.
+WHOLE: dict[tuple[str, str], bj.KernelCache] = {}
 
 
 class Data(NamedTuple):
@@ -153,30 +153,26 @@ def curve(name: str, method: str, run: int, data: Data) -> dict[str, Any]:
         return perceptron(name, run, data)
     epochs = EPOCHS.get((name, method), 10)
     of_sbp = {"slack": SETTINGS[name][2], "fit_bias": False, "seed": run}
-    algorithm, given = {
-        "SBP": (bj.sbp, of_sbp | {"batch_size": 16}),
-        "SBP as written": (bj.sbp, of_sbp | {"batch_size": 1, "average_power": 0.0}),
-        "Pegasos": (bj.kernel_pegasos, {"seed": run}),
-        "SDCA": (bj.sdca, {"seed": run}),
-        "SMO": (bj.smo, {"fit_bias": False, "batch_size": 1}),
+    kind, given = {
+        "SBP": (bj.SBP, of_sbp | {"batch_size": 16}),
+        "SBP as written": (bj.SBP, of_sbp | {"batch_size": 1, "average_power": 0.0}),
+        "Pegasos": (bj.KernelPegasos, {"seed": run}),
+        "SDCA": (bj.SDCA, {"seed": run}),
+        "SMO": (bj.SMO, {"fit_bias": False, "batch_size": 1}),
     }[method]
+    solver, cache = kind(data.kernel, **given), bj.KernelCache(CACHE)
     if n <= AFFORDABLE:
         # The first run of a method computes all rows.
-        given |= {"cache_size": None, "rows": WHOLE.get((name, method))}
-    else:
-        given["cache_size"] = CACHE
-    state = algorithm.init(data.X, data.y, kernel=data.kernel, **given)
-    if n <= AFFORDABLE:
-        WHOLE[name, method] = state.rows
-    X, y = algorithm.prepare(state, data.X, data.y)
-    state, objective = measure.fresh(state), jax.jit(algorithm.objective)
+        cache = WHOLE.setdefault((name, method), bj.KernelCache(None))
+    examples = solver.read(data.X, data.y)
+    state, objective = measure.begin(solver, examples, cache), jax.jit(objective_of)
     points = np.unique(np.geomspace(4, epochs * n, POINTS).astype(int))
     rows, begin = [], time.process_time()
     # Looks are frequent at first, and rarer when the curve is long.
     for steps in itertools.chain(np.repeat([1, 4, 16, 64], 64), itertools.repeat(256)):
-        state = measure.advance(algorithm, state, X, y, jnp.int32(steps))
+        state = measure.advance(state, examples, jnp.int32(steps))
         changes, visits = int(state.num_updates), int(getattr(state, "num_visits", 0))
-        primal, dual = map(float, objective(state, X, y))
+        primal, dual = map(float, objective(state, examples))
         last = rows[-1][0] if rows else 0
         if changes >= min([*points[points > last], epochs * n]):
             model = getattr(state, "mean_coefficients", state.coefficients)
@@ -184,7 +180,13 @@ def curve(name: str, method: str, run: int, data: Data) -> dict[str, Any]:
         # Only SMO comes so near to its optimum.
         if max(visits, changes) >= epochs * n or abs(primal - dual) <= 1e-5 * dual:
             break
-    return reached(rows, n, algorithm.work(state), begin)
+    computed = n * n if n <= AFFORDABLE else solver.work(state)
+    cache.give(state.rows)
+    return reached(rows, n, computed, begin)
+
+
+def objective_of(state: Any, examples: bj.TrainingSet) -> bj.Objective:
+    return state.solver.objective(state, examples)
 
 
 def run_of(name: str, method: str, run: int) -> dict[str, Any]:

@@ -6,7 +6,7 @@ Figure 3 of Cotter, Shalev-Shwartz and Srebro (2012): k pairs of random Fourier 
 (`cos` and `sin` of the same frequency) cost k products of d numbers per training
 example, as k kernel values do. So k pairs compare to SBP after k changes. The error of
 the features is that of the optimal linear SVM on them, whose own cost is not counted:
-`budgetjax.dcd` to a relative gap of 1 percent, C = 1, no bias. SBP's curve is that of
+`budgetjax.DCD` to a relative gap of 1 percent, C = 1, no bias. SBP's curve is that of
 `sbp_figure2`, which must run first. Both are means over all runs in the results; the
 paper has ten. It takes six minutes.
 """
@@ -59,10 +59,8 @@ def measured(name: str, pairs: int, run: int) -> dict[str, Any]:
             np.float32(pairs)
         )
 
-    found = bj.solve(
-        bj.dcd, features(X), y, penalty=PENALTY, fit_bias=False,
-        tolerance=TOLERANCE, max_steps=PASSES, seed=run,
-    )  # fmt: skip
+    solver = bj.DCD(penalty=PENALTY, fit_bias=False, tolerance=TOLERANCE, seed=run)
+    found = bj.solve(solver, features(X), y, max_steps=PASSES)
     weights = np.asarray(found.model.weights)
     predicted = np.where(features(X_test) @ weights > 0, 1, -1)
     return {

@@ -50,19 +50,19 @@ def data_of() -> tuple[np.ndarray, ...]:
 def curve(minutes: float) -> dict[str, Any]:
     """Seconds, changes, vectors and test error during the run."""
     X, y, X_test, y_test = data_of()
-    algorithm, points, begin = bj.sbp, [], time.monotonic()
-    state = algorithm.init(X, y, kernel=KERNEL, slack=SLACK, cache_size=CACHE)
-    X, y = algorithm.prepare(state, X, y)
-    state, seconds = measure.fresh(state), 0.0
+    solver, points, begin = bj.SBP(KERNEL, slack=SLACK), [], time.monotonic()
+    examples = solver.read(X, y)
+    state = measure.begin(solver, examples, bj.KernelCache(CACHE))
+    seconds = 0.0
     while time.monotonic() < begin + 60 * minutes:
         start = time.process_time()
-        state = measure.advance(algorithm, state, X, y, jnp.int32(STEPS))
+        state = measure.advance(state, examples, jnp.int32(STEPS))
         jax.block_until_ready(state)
         seconds += time.process_time() - start
         if not points or seconds > 1.3 * points[-1][0]:
-            points.append(point(state, seconds, X, y, X_test, y_test))
+            points.append(point(state, seconds, examples, X_test, y_test))
             print(points[-1], flush=True)
-    points.append(point(state, seconds, X, y, X_test, y_test))
+    points.append(point(state, seconds, examples, X_test, y_test))
     return {
         "examples": len(y),
         "positive": float(np.mean(np.asarray(y) > 0)),
@@ -71,8 +71,8 @@ def curve(minutes: float) -> dict[str, Any]:
     }
 
 
-def point(state, seconds: float, X, y, X_test, y_test) -> list[float]:
-    model = bj.sbp.model(state, X, y)
+def point(state, seconds: float, examples, X_test, y_test) -> list[float]:
+    model = state.solver.model(state, examples)
     error = float(np.mean(np.asarray(model.predict(X_test)) != y_test))
     changes = int(state.num_updates)
     return [round(seconds, 1), changes, len(model.vectors), round(100 * error, 2)]

@@ -40,9 +40,9 @@ SETTINGS = {
 # Solvers, their arguments, and the steps between two tests. As written: with the
 # paper's uniform average, and one example per step.
 METHODS: dict[str, tuple[Any, dict[str, Any], int]] = {
-    "SBP": (bj.sbp, {}, 10),
-    "SBP as written": (bj.sbp, {"batch_size": 1, "average_power": 0.0}, 640),
-    "SMO": (bj.smo, {}, 10),
+    "SBP": (bj.SBP, {}, 10),
+    "SBP as written": (bj.SBP, {"batch_size": 1, "average_power": 0.0}, 640),
+    "SMO": (bj.SMO, {}, 10),
 }
 # The time limit of our solvers, as a multiple of SVC's time.
 PATIENCE = 0.6
@@ -60,12 +60,7 @@ def data_of(name: str, positive: int | None) -> tuple[np.ndarray, ...]:
 
 
 def timed(
-    algorithm: Any,
-    given: dict[str, float],
-    every: int,
-    kernel: bj.Kernel,
-    data: tuple,
-    limit: float,
+    solver: bj.Solver, every: int, data: tuple, limit: float
 ) -> list[tuple[float, float, float, int]]:
     """Seconds, test error, relative gap and vectors during the run."""
     X, y, X_test, y_test = data
@@ -79,19 +74,22 @@ def timed(
         gap = abs(primal - dual) / abs(primal)
         if not curve or seconds >= 1.1 * curve[-1][0]:
             pause = time.process_time()
-            model = algorithm.model(state, X, y)
+            model = solver.model(state, examples)
             error = 100 * float(np.mean(np.asarray(model.predict(X_test)) != y_test))
             curve.append((seconds, error, gap, len(model.vectors)))
             untimed += time.process_time() - pause
         return (seconds > limit and state.num_updates > 0) or gap <= 1e-4
 
-    state = algorithm.init(X, y, kernel=kernel, cache_size=CACHE, **given)
-    X, y = algorithm.prepare(state, X, y)
-    objective = jax.jit(algorithm.objective)
-    state = measure.fresh(state)
-    while not tested(state, *map(float, objective(state, X, y))):
-        state = measure.advance(algorithm, state, X, y, jnp.int32(every))
+    examples = solver.read(X, y)
+    state = measure.begin(solver, examples, bj.KernelCache(CACHE))
+    while not tested(state, *map(float, objective(state, examples))):
+        state = measure.advance(state, examples, jnp.int32(every))
     return curve
+
+
+@jax.jit
+def objective(state: Any, examples: bj.TrainingSet) -> bj.Objective:
+    return state.solver.objective(state, examples)
 
 
 def compare(name: str) -> dict[str, Any]:
@@ -117,13 +115,13 @@ def compare(name: str) -> dict[str, Any]:
             "vectors": len(svc.support_), "slack": f"{slack:.3g}",
         },
     }  # fmt: skip
-    for method, (algorithm, given, every) in METHODS.items():
-        of_problem = {"slack": slack} if algorithm is bj.sbp else {"penalty": penalty}
-        given = given | of_problem
+    for method, (kind, given, every) in METHODS.items():
+        more: Any = {"slack": slack} if kind is bj.SBP else {"penalty": penalty}
+        solver = kind(kernel, **given, **more)
         begin = time.process_time()
-        timed(algorithm, given, every, kernel, data, 0)
+        timed(solver, every, data, 0)
         compiling = time.process_time() - begin
-        curve = timed(algorithm, given, every, kernel, data, PATIENCE * svc_seconds)
+        curve = timed(solver, every, data, PATIENCE * svc_seconds)
         at = {
             part: [row for row in curve if row[0] <= part * svc_seconds]
             for part in (0.25, 0.5)

@@ -25,9 +25,10 @@ def slack(name: str, tolerance: float) -> dict[str, Any]:
     """The slack of one set's optimum, beside the paper's."""
     X, y, *_ = sbp_figure2.parts_of(name)
     _, variance, theirs = sbp_figure2.SETTINGS[name]
+    kernel = bj.RBF(1 / (2 * variance))
     found = bj.solve(
-        bj.smo, X, y, kernel=bj.RBF(1 / (2 * variance)), penalty=1.0, fit_bias=False,
-        tolerance=tolerance, cache_size=CACHE, max_steps=100_000, progress=True,
+        bj.SMO(kernel, penalty=1.0, fit_bias=False, tolerance=tolerance), X, y,
+        cache=bj.KernelCache(CACHE), max_steps=100_000, progress=True,
     )  # fmt: skip
     assert found.converged
     return {

@@ -317,17 +317,19 @@ LEARNERS = """\b
 Examples:
   budgetjax learners
   budgetjax learners pegasos
+  budgetjax learners smo
 """
 
 
 @budgetjax.command(epilog=LEARNERS)
 @click.argument(
-    "name", type=options.Name(options.online_names), required=False, metavar="[NAME]"
+    "name", type=options.Name(options.all_names), required=False, metavar="[NAME]"
 )
 def learners(**given: Any) -> None:
-    """List the online learners, or the settings of NAME, which --set gives.
+    """List learners and solvers, or the settings of NAME, which --set gives.
 
-    A setting is a field of the learner in Python, or the name of a strategy or a loss.
+    A setting is a field of the class in Python, or the name of a strategy or a loss.
+    Learners learn row by row; solvers hold all rows in memory.
     """
     from budgetjax.cli.learners_command import learners as run
 

@@ -9,21 +9,24 @@ import click
 import jax
 import numpy as np
 
-from budgetjax import _checks
+from budgetjax import _checks, registry
 from budgetjax._errors import ArgumentError, InputError, names_errors
 from budgetjax._record import fields_of
 from budgetjax.cli import options, reading, reports, targets
-from budgetjax.online import defaults, registry
+from budgetjax.online import defaults
 from budgetjax.online.defaults import Choice
 from budgetjax.online.learner import Learner
+from budgetjax.solvers.solver import Solver
 from budgetjax.stream.batches import Batches
 from budgetjax.tables import scaling
 
 State = TypeVar("State")
 # Settings that are not fields of a learner, but names: of a strategy, and of a loss.
 NAMED = ("maintenance", "loss")
-# Fields of learners whose values only Python has.
-OBJECTS = ("optimizer",)
+# Fields of learners whose values only Python has, and fields that have an option.
+OBJECTS = ("optimizer", "kernel", "budget", "seed")
+# Arguments of the run of a solver; linear ones have no cache.
+RUN = ["max_steps", "cache_size"]
 # Why some arguments in Python are no settings.
 REFUSED = {
     "average": "a model file predicts by the last model",
@@ -85,7 +88,7 @@ class Job(NamedTuple):
     def choice(self, *, refits: bool) -> Choice:
         """The online learner and the arguments of its `init`."""
         labels = self.about.labels
-        with _usage_errors():
+        with usage_errors():
             return defaults.choose(
                 self.learner(refits=refits),
                 num_classes=None if labels is None else len(labels),
@@ -108,14 +111,14 @@ class Job(NamedTuple):
         num_classes = None if labels is None else len(labels)
         kind = type(defaults.learner_of(None, num_classes, refits=refits))
         if name is not None:
-            kind = registry.by_name()[options.python_name(name)]
+            kind = registry.learner_classes()[options.python_name(name)]
             _check_targets(name, kind, num_classes)
         name, free = name_of(kind), settings_of(kind)
         for key in settings:
             if key in REFUSED and key not in free:
                 raise click.UsageError(f"--set {key}: {REFUSED[key]}.")
         check_settings(name, settings, free)
-        with _usage_errors():
+        with usage_errors():
             return _make_learner(kind, settings)
 
     def default_gamma(self, X: np.ndarray, *, scaled: bool = False) -> float:
@@ -137,14 +140,18 @@ class Job(NamedTuple):
             ) from error
 
 
-def name_of(kind: type[Learner]) -> str:
-    """The name of a learner in the spelling of `--learner`."""
+def name_of(kind: type[Learner] | type[Solver]) -> str:
+    """The name of a learner or a solver in the spelling of `--learner`."""
     return options.option_name(registry.name_of(kind))
 
 
-def settings_of(kind: type[Learner]) -> list[str]:
-    """What `--set` can give a learner: its fields, and what has a name."""
+def settings_of(kind: type[Learner] | type[Solver]) -> list[str]:
+    """What `--set` can give a learner or a solver: its fields, and what has a name."""
     fields = [field.name for field in fields_of(kind) if field.name not in OBJECTS]
+    if issubclass(kind, Solver):
+        # Its penalty is the option.
+        own = [name for name in fields if name != "penalty"]
+        return own + RUN[: 1 if kind.linear else 2]
     named = ["maintenance"] * ("maintenance" in kind.takes) + ["loss"]
     return [*dict.fromkeys([*fields, *named])]
 
@@ -166,7 +173,11 @@ def _check_targets(name: str, kind: type[Learner], num_classes: int | None) -> N
     asked = "num_outputs" if num_classes is None else "num_classes"
     if num_classes == 2 or asked in kind.takes:
         return
-    able = [name_of(one) for one in registry.by_name().values() if asked in one.takes]
+    able = [
+        name_of(one)
+        for one in registry.learner_classes().values()
+        if asked in one.takes
+    ]
     what = "numbers" if num_classes is None else f"{num_classes} classes"
     raise click.UsageError(
         f"--learner must be one of {', '.join(able)} for {what}, got {name}"
@@ -192,7 +203,7 @@ def _make_learner(kind: type[Learner], settings: Mapping[str, Any]) -> Learner:
 
 
 @contextlib.contextmanager
-def _usage_errors() -> Iterator[None]:
+def usage_errors() -> Iterator[None]:
     """Errors about arguments become those of a wrong command line."""
     try:
         yield

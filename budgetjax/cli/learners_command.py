@@ -1,4 +1,4 @@
-"""`budgetjax learners`: lists the online learners, and the settings of one."""
+"""`budgetjax learners`: lists learners and solvers, and the settings of one."""
 
 import dataclasses
 import inspect
@@ -6,23 +6,34 @@ import re
 
 import click
 
+from budgetjax import registry
 from budgetjax._record import fields_of, value_repr
 from budgetjax.cli import options, reports
 from budgetjax.cli.learners import name_of, settings_of
-from budgetjax.online import defaults, registry
+from budgetjax.online import defaults
 from budgetjax.online.learner import Learner
 from budgetjax.online.maintenance import strategies
+from budgetjax.solvers.solver import Solver
+
+Kind = type[Learner] | type[Solver]
 
 # The arguments of a docstring, and each of them.
 ARGUMENTS = re.compile(r"^Args:\n((?: .*\n?)+)", re.MULTILINE)
-ARGUMENT = re.compile(r"^  (\w+): (.*(?:\n   .*)*)", re.MULTILINE)
+ARGUMENT = re.compile(r"^  ([\w, ]+): (.*(?:\n   .*)*)", re.MULTILINE)
+# Settings of solvers that are no fields, or no objects there.
+ABOUT_SOLVERS = {
+    "norm": "l1, the sum of the losses of the --budget worst examples, or l2, about "
+    "the root of the sum of their squares.  [default: l1]",
+    "max_steps": "the maximum number of steps.  [default: that of the solver]",
+    "cache_size": "mebibytes of kernel rows to keep.  [default: 512]",
+}
 # What a terminal does not show of it.
 MARKUP = re.compile(r":math:|`|\\(?=\w)")
 
 
 def learners(name: str | None) -> None:
-    """Prints a line for every online learner, or the settings of one."""
-    known = registry.by_name()
+    """Prints a line for every learner and solver, or the settings of one."""
+    known = registry.learner_classes() | registry.solver_classes()
     if name is not None:
         click.echo(_describe(known[options.python_name(name)]), nl=False)
         return
@@ -30,10 +41,15 @@ def learners(name: str | None) -> None:
         click.echo(reports.format_line(name_of(kind), _summary(kind)))
 
 
-def _describe(kind: type[Learner]) -> str:
-    """What a learner is and learns, and its settings with their defaults."""
-    targets = ["two classes or more" if "num_classes" in kind.takes else "two classes"]
-    targets += ["numbers"] * ("num_outputs" in kind.takes)
+def _describe(kind: Kind) -> str:
+    """What it is and learns, and its settings with their defaults."""
+    if issubclass(kind, Solver):
+        targets = ["two classes", "more, each against the rest"]
+    else:
+        several = " or more" if "num_classes" in kind.takes else ""
+        targets = [f"two classes{several}"] + ["numbers"] * (
+            "num_outputs" in kind.takes
+        )
     text = click.get_current_context().make_formatter()
     text.write_text(f"{name_of(kind)}: {_summary(kind)}")
     text.write_paragraph()
@@ -43,14 +59,14 @@ def _describe(kind: type[Learner]) -> str:
     return text.getvalue()
 
 
-def _settings(kind: type[Learner]) -> list[tuple[str, str]]:
-    """The settings of a learner by name, and what they are."""
+def _settings(kind: Kind) -> list[tuple[str, str]]:
+    """The settings by name, and what they are."""
     about = _arguments(kind)
     for field in fields_of(kind):
         default = f"default: {value_repr(field.default)}"
         default = "required" if field.default is dataclasses.MISSING else default
         about[field.name] = f"{about.get(field.name, '')}  [{default}]".strip()
-    about |= _names(kind)
+    about |= ABOUT_SOLVERS if issubclass(kind, Solver) else _names(kind)
     return [(name, about[name]) for name in settings_of(kind)]
 
 
@@ -66,7 +82,7 @@ def _names(kind: type[Learner]) -> dict[str, str]:
     }
 
 
-def _summary(kind: type[Learner]) -> str:
+def _summary(kind: Kind) -> str:
     """The first sentence of the docstring of a class, or of its base."""
     for base in kind.__mro__:
         text, *_ = inspect.cleandoc(base.__doc__ or "").split("\n\n")
@@ -76,14 +92,17 @@ def _summary(kind: type[Learner]) -> str:
     return ""
 
 
-def _arguments(kind: type[Learner]) -> dict[str, str]:
+def _arguments(kind: Kind) -> dict[str, str]:
     """What the docstrings of a class and of its bases say of each argument."""
     about = {}
     for base in reversed(kind.__mro__):
         if (
             found := ARGUMENTS.search(inspect.cleandoc(base.__doc__ or ""))
         ) is not None:
-            about |= {name: _plain(text) for name, text in ARGUMENT.findall(found[1])}
+            for names, text in ARGUMENT.findall(found[1]):
+                # "as of every solver" adds nothing to what that says.
+                new = dict.fromkeys(names.split(", "), _plain(text))
+                about |= new if not text.startswith("as of ") else {}
     return about
 
 

@@ -338,6 +338,11 @@ def solver_names() -> tuple[str, ...]:
     return tuple(map(option_name, (*ours, *solvers.registered)))
 
 
+def all_names() -> tuple[str, ...]:
+    """All that `--learner` can be."""
+    return online_names() + solver_names()
+
+
 def option_name(name: str) -> str:
     """A name in the spelling of the command line."""
     return name.replace("_", "-")
@@ -356,7 +361,7 @@ def learner(*, solves: bool = False) -> Decorator:
     usual = "[default: pegasos with a refit, else arow; regression: sgd]"
     return click.option(
         "--learner",
-        type=Name(lambda: online_names() + (solver_names() if solves else ())),
+        type=Name(all_names if solves else online_names),
         metavar="NAME",
         help=f"{text}.  {usual}",
     )

@@ -4,7 +4,7 @@ import csv
 import io
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import click
 import numpy as np
@@ -88,3 +88,15 @@ def join_values(values: Sequence[object]) -> str:
 def with_count(number: int, what: str) -> str:
     """`1 row`, `2,000 rows`."""
     return f"{number:,} {what}" + ("" if number == 1 else "s")
+
+
+def aligned(table: Mapping[str, Sequence[object]]) -> str:
+    """A table of columns by name as text, aligned to the right."""
+    columns = [[name, *map(_cell, column)] for name, column in table.items()]
+    widths = [max(map(len, column)) for column in columns]
+    lines = zip(*columns, strict=True)
+    return "\n".join("  ".join(map(str.rjust, line, widths)) for line in lines)
+
+
+def _cell(value: object) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -18,7 +18,6 @@ from budgetjax.cli.train import measure_training_error, train_online
 from budgetjax.kernels import RBF
 from budgetjax.online import sweeps
 from budgetjax.online.importance import SeenWeights
-from budgetjax.online.sweeps import Table
 from budgetjax.saving import model_files
 from budgetjax.stream.batches import Batches
 from budgetjax.tables.scaling import Scaling
@@ -61,9 +60,9 @@ def sweep(
         read = number if whole else f"the first {number} (--rows)"
         what = "numbers" if about.labels is None else f"{len(about.labels)} classes"
         reports.echo(f"{source.name}: {read}, {what}, {name}\n")
-        reports.echo(str(table))
+        reports.echo(reports.aligned(table))
     if model is not None:
-        best = dict(zip(table.names, table.rows[0], strict=True))
+        best = {key: column[0] for key, column in table.items()}
         if not whole:
             about = targets.summarise_targets(source, regression=regression)
         # The best of each list of values; words are not in the table.
@@ -81,7 +80,7 @@ def sweep(
     if output is None:
         return
     if output.lower().endswith(".csv"):
-        text = reports.as_csv([table.names, *table.rows])
+        text = reports.as_csv([list(table), *zip(*table.values(), strict=True)])
         model_files.replace(output, [text.encode()])
         return
     title = f"{source.name}: {name}, {reports.with_count(len(batch[1]), 'row')}"
@@ -90,7 +89,7 @@ def sweep(
 
 def _run_grid(
     job: Job, gamma: list[float] | None, budget: list[int]
-) -> tuple[str, list[str], Table]:
+) -> tuple[str, list[str], dict[str, list[Any]]]:
     """The learner, the names of the swept hyperparameters, and the table of results."""
     about, settings = job.about, job.training.settings
     X, y, *weight = next(job.source.read())
@@ -130,19 +129,19 @@ def _run_grid(
 
 
 def _figure(
-    table: Table, axes: list[str], title: str, regression: bool = False
+    table: dict[str, list[Any]],
+    axes: list[str],
+    title: str,
+    regression: bool = False,
 ) -> "Figure":
     """The error by two of the swept hyperparameters."""
     from matplotlib.figure import Figure
 
-    columns = dict(zip(table.names, zip(*table.rows, strict=True), strict=True))
-    swept = [name for name in axes if len(set(columns[name])) > 1] or axes[:1]
+    swept = [name for name in axes if len(set(table[name])) > 1] or axes[:1]
     label, factor = (ROOT, 1) if regression else (ERROR, 100)
     if len(swept) > 2:
         label += f", best over {', '.join(swept[2:])}"
-    errors = zip(table.rows, columns["error"], strict=True)
-    rows = [[*row, factor * error] for row, error in errors]
-    table = table._replace(names=(*table.names, label), rows=rows)
+    table = table | {label: [factor * error for error in table["error"]]}
     figure = Figure(figsize=(5.2, 3.9), layout="constrained")
     panel = figure.subplots()
     # The second on the x axis, the first on the y axis; a single one gives a line.

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
         MPUClassifier,
         SBPClassifier,
         SMOClassifier,
+        SolverClassifier,
     )
     from budgetjax.estimators.classifier import BudgetedKernelClassifier
     from budgetjax.estimators.novelty import BudgetedOneClass
@@ -23,6 +24,7 @@ __all__ = [
     "MPUClassifier",
     "SBPClassifier",
     "SMOClassifier",
+    "SolverClassifier",
 ]
 
 

@@ -78,8 +78,8 @@ class Estimator(BaseEstimator):
     def set_params(self: Own, **params: Any) -> Own:
         """Sets parameters by name; `learner__margin` is the field of a new learner.
 
-        Learners, kernels and strategies do not change, so that a nested name replaces
-        them.
+        Learners, solvers, kernels and strategies do not change, so that a nested name
+        replaces them.
         """
         nested: dict[str, dict[str, Any]] = defaultdict(dict)
         known = self.get_params(deep=False)
@@ -91,8 +91,11 @@ class Estimator(BaseEstimator):
         for name, changes in nested.items():
             part = params.get(name, known[name])
             if not isinstance(part, Record):
-                wanted = f"be a learner, a kernel or a strategy to have {name}__"
-                raise ArgumentError(name, wanted + next(iter(changes)), f"{part!r}")
+                wanted = (
+                    "be a learner, a solver, a kernel or a strategy to have "
+                    f"{name}__{next(iter(changes))}"
+                )
+                raise ArgumentError(name, wanted, f"{part!r}")
             own[name] = replace_params(part, changes)
         return super().set_params(**own)
 

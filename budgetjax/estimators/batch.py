@@ -1,7 +1,6 @@
 """Classifiers that solve support vector machines, one problem per class."""
 
 import dataclasses
-from typing import ClassVar
 
 import numpy as np
 from jaxtyping import Float, Int32
@@ -10,7 +9,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from budgetjax import _checks
-from budgetjax._errors import names_class, warn
+from budgetjax._errors import ArgumentError, names_class, warn
 from budgetjax.estimators import inputs
 from budgetjax.estimators.base import Classifier
 from budgetjax.estimators.inputs import (
@@ -26,15 +25,17 @@ from budgetjax.model import KernelModel, LinearModel
 from budgetjax.online import defaults
 from budgetjax.refitting.reduce import prune
 from budgetjax.refitting.refit import refit
-from budgetjax.solvers.kernel.budget_svm import budget_svm
-from budgetjax.solvers.kernel.sbp import sbp
-from budgetjax.solvers.kernel.smo import smo
-from budgetjax.solvers.linear.mpu import mpu
+from budgetjax.solvers.kernel import norms
+from budgetjax.solvers.kernel.budget_svm import BudgetSVM
+from budgetjax.solvers.kernel.sbp import SBP
+from budgetjax.solvers.kernel.smo import SMO
+from budgetjax.solvers.linear.dcd import DCD
+from budgetjax.solvers.linear.mpu import MPU
 from budgetjax.solvers.one_versus_rest import (
-    binary_labels,
     combine_models,
     convergence_warning,
     one_versus_rest,
+    problem_labels,
 )
 from budgetjax.solvers.solver import Solver
 from budgetjax.tables.table_model import TableModel
@@ -48,13 +49,12 @@ class OneVersusRest(Classifier):
     problems share kernel rows and need memory for only one.
     """
 
-    kernel: str | Kernel = "rbf"
-    gamma: float | str = "scale"
     class_weight: ClassWeight = None
     progress: bool = False
 
-    # The solver; the parameters are its arguments.
-    _solver: ClassVar[Solver]
+    def _make_solver(self, sample: Sample) -> Solver:
+        """The solver of these parameters for rows like these."""
+        raise NotImplementedError
 
     @property
     def models_(self) -> tuple[KernelModel | LinearModel, ...]:
@@ -87,14 +87,9 @@ class OneVersusRest(Classifier):
         """
         rows, labels, weights = self._examples(X, y, sample_weight, first=True)
         classes, name = inputs.classes_of(labels), type(self).__name__
-        parameters = self.get_params(deep=False)
-        random = check_random_state(parameters.pop("random_state", None))
         sample = Sample(rows)
-        given = parameters.pop("kernel")
-        kernel = inputs.kernel_of(given, parameters.pop("gamma"), sample)
-        if self._solver.linear and given == "linear":
-            # Not an argument of the solver, which may take sparse rows.
-            kernel = None
+        solver = self._make_solver(sample)
+        kernel = getattr(solver, "kernel", None)
         origin = inputs.origin_of(kernel, sample)
         inputs.warn_unscaled(name, rows, origin)
         if kernel is not None:
@@ -108,22 +103,31 @@ class OneVersusRest(Classifier):
                     _checks.MEMORY_ADVICE["num_features"],
                 )
             rows = inputs.dense(rows, inputs.dtype_of(rows), origin)
-            parameters["kernel"] = kernel
-        by_class = parameters.pop("class_weight")
         weight = None
-        if sample_weight is not None or by_class is not None:
-            weight = weights * inputs.class_weights(by_class, classes, labels, labels)
-            parameters["weight"] = weight
+        if sample_weight is not None or self.class_weight is not None:
+            of_classes = inputs.class_weights(
+                self.class_weight, classes, labels, labels
+            )
+            weight = weights * of_classes
+        parameters = self.get_params(deep=False)
+        random = None
+        if "random_state" in parameters:
+            random = check_random_state(parameters["random_state"])
         solutions = one_versus_rest(
-            self._solver, rows, labels, classes, random=random, **parameters
+            *(solver, rows, labels, classes),
+            weight=weight,
+            random=random,
+            cache_size=parameters.get("cache_size"),
+            max_steps=parameters["max_steps"],
+            progress=self.progress,
         )
         late = convergence_warning(solutions, classes)
-        if late and parameters["tolerance"] is not None:
+        if late and solver.tolerance is not None:
             warn(f"{name}: {late}", ConvergenceWarning)
         solutions = tuple(
             solution._replace(model=self._reduce(solution.model, rows, signs, weight))
             for solution, signs in zip(
-                solutions, binary_labels(labels, classes), strict=True
+                solutions, problem_labels(labels, classes), strict=True
             )
         )
         scaling, names = inputs.translation(origin), inputs.names_of(self)
@@ -143,8 +147,61 @@ class OneVersusRest(Classifier):
 
 
 @dataclasses.dataclass(eq=False, repr=False)
-class SBPClassifier(OneVersusRest):
-    """The kernel SVM by the Stochastic Batch Perceptron, `budgetjax.sbp`.
+class SolverClassifier(OneVersusRest):
+    """Any solver of this package, or of your own, as a classifier.
+
+    More than two classes are handled one-versus-rest, by one problem per class with
+    shared kernel rows. Rows become dense for a solver with a kernel. The solver's
+    fields are parameters too: `solver__penalty` is that of a new solver.
+
+    Args:
+      solver: such as `budgetjax.SDCA(budgetjax.RBF(0.1), penalty=10.0)`. None is
+        `budgetjax.DCD()`, which is linear.
+      max_steps: the maximum number of steps; None is the solver's default.
+      cache_size: mebibytes of kernel rows to keep.
+      class_weight, progress: as `SBPClassifier`.
+
+    Attributes:
+      models_, model_, n_iter_, intercept_, origin_, classes_, n_features_in_: as
+        `SBPClassifier`.
+
+    Example:
+      >>> import budgetjax as bj
+      >>> from budgetjax.estimators import SolverClassifier
+      >>> from sklearn.datasets import make_moons
+      >>> X, y = make_moons(300, noise=0.1, random_state=0)
+      >>> model = SolverClassifier(bj.SDCA(bj.RBF(4.0))).fit(X, y)
+      >>> bool(model.score(X, y) > 0.95)
+      True
+    """
+
+    solver: Solver | None = None
+    _: dataclasses.KW_ONLY
+    max_steps: int | None = None
+    cache_size: float = 512.0
+
+    def _make_solver(self, sample: Sample) -> Solver:
+        solver = DCD() if self.solver is None else self.solver
+        if not isinstance(solver, Solver):
+            wanted = "be one such as budgetjax.SMO(budgetjax.RBF(1.0))"
+            raise ArgumentError("solver", wanted, f"{solver!r}")
+        return solver
+
+
+@dataclasses.dataclass(eq=False, repr=False, kw_only=True)
+class KernelClassifier(OneVersusRest):
+    """One-versus-rest by a solver whose kernel may have a name."""
+
+    kernel: str | Kernel = "rbf"
+    gamma: float | str = "scale"
+
+    def _make_kernel(self, sample: Sample) -> Kernel:
+        return inputs.kernel_of(self.kernel, self.gamma, sample)
+
+
+@dataclasses.dataclass(eq=False, repr=False)
+class SBPClassifier(KernelClassifier):
+    """The kernel SVM by the Stochastic Batch Perceptron, `budgetjax.SBP`.
 
     It is made for large training sets: it predicts about as well as the SVM long before
     it has the last digits of the solution. The number of support vectors is not
@@ -206,12 +263,18 @@ class SBPClassifier(OneVersusRest):
     cache_size: float = 512.0
     random_state: RandomState = None
 
-    _solver = sbp
+    def _make_solver(self, sample: Sample) -> SBP:
+        return SBP(
+            self._make_kernel(sample),
+            slack=self.slack,
+            fit_bias=self.fit_bias,
+            tolerance=self.tolerance,
+        )
 
 
 @dataclasses.dataclass(eq=False, repr=False)
-class SMOClassifier(OneVersusRest):
-    """The kernel SVM by sequential minimal optimisation, `budgetjax.smo`.
+class SMOClassifier(KernelClassifier):
+    """The kernel SVM by sequential minimal optimisation, `budgetjax.SMO`.
 
     It solves the problem of scikit-learn's `SVC` up to the tolerance, for the same
     gamma. Here "scale" is another number, two divided by the mean squared distance of
@@ -241,12 +304,18 @@ class SMOClassifier(OneVersusRest):
     max_steps: int = 10_000
     cache_size: float = 512.0
 
-    _solver = smo
+    def _make_solver(self, sample: Sample) -> SMO:
+        return SMO(
+            self._make_kernel(sample),
+            penalty=self.penalty,
+            fit_bias=self.fit_bias,
+            tolerance=self.tolerance,
+        )
 
 
 @dataclasses.dataclass(eq=False, repr=False)
-class BudgetSVC(OneVersusRest):
-    """An SVM of at most `budget` support vectors, by `budgetjax.budget_svm`.
+class BudgetSVC(KernelClassifier):
+    """An SVM of at most `budget` support vectors, by `budgetjax.BudgetSVM`.
 
     The loss of the solver counts only the `budget` worst examples. At its optimum
     several are tied, so more than `budget` have a coefficient. `budgetjax.prune` then
@@ -290,7 +359,10 @@ class BudgetSVC(OneVersusRest):
     max_steps: int = 100_000
     cache_size: float = 512.0
 
-    _solver = budget_svm
+    def _make_solver(self, sample: Sample) -> BudgetSVM:
+        norm = norms.named(self.norm, self.budget)
+        kernel = self._make_kernel(sample)
+        return BudgetSVM(kernel, norm, penalty=self.penalty, tolerance=self.tolerance)
 
     def _reduce(
         self,
@@ -307,8 +379,8 @@ class BudgetSVC(OneVersusRest):
 
 
 @dataclasses.dataclass(eq=False, repr=False)
-class MPUClassifier(OneVersusRest):
-    """The linear SVM by the Margin Perceptron with Unlearning, `budgetjax.mpu`.
+class MPUClassifier(KernelClassifier):
+    """The linear SVM by the Margin Perceptron with Unlearning, `budgetjax.MPU`.
 
     It is made for many rows, dense or sparse, which are not converted. More than two
     classes are handled one-versus-rest. It solves in float64; the model has JAX's
@@ -350,7 +422,18 @@ class MPUClassifier(OneVersusRest):
     max_steps: int = 1000
     random_state: RandomState = None
 
-    _solver = mpu
+    def _make_solver(self, sample: Sample) -> MPU:
+        # Inner products, of rows that may be sparse, are no kernel to the solver.
+        linear = isinstance(self.kernel, str) and self.kernel == "linear"
+        # A wrong gamma is refused with either.
+        kernel = self._make_kernel(sample)
+        return MPU(
+            penalty=self.penalty,
+            fit_bias=self.fit_bias,
+            bias_scale=self.bias_scale,
+            kernel=None if linear else kernel,
+            tolerance=self.tolerance,
+        )
 
     @property
     def coef_(self) -> Float[np.ndarray, "models features"]:

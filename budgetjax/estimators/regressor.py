@@ -20,7 +20,7 @@ from budgetjax.online import defaults
 from budgetjax.online.state import State
 from budgetjax.refitting import training_data
 from budgetjax.tables import scaling
-from budgetjax.tables.table_model import TableModel
+from budgetjax.tables.table_model import PerOutput, TableModel
 
 # In a stream, the maximum slope of a loss that does not depend on the error alone.
 STEEPEST = 5.0
@@ -120,12 +120,12 @@ class BudgetedKernelRegressor(RegressorMixin, Supervised):
         return levels if levels.size > 1 else float(levels.reshape(()))
 
     @property
-    def intercept_(self) -> float | Float[np.ndarray, " outputs"]:
+    def intercept_(self) -> PerOutput:
         """The term added to the scores of the state times `unit_`."""
         return self._predicting_model().intercept
 
     @property
-    def unit_(self) -> float | Float[np.ndarray, " outputs"]:
+    def unit_(self) -> PerOutput:
         """The factor of the scores of the state."""
         return self._predicting_model().unit
 

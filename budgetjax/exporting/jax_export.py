@@ -12,15 +12,13 @@ from jax.tree_util import Partial
 
 from budgetjax import _record
 from budgetjax._errors import ArgumentError, names_errors
-from budgetjax._record import Function, Record, Static
+from budgetjax._record import Function, Record
 from budgetjax.saving import names, trees
-from budgetjax.solvers.registry import by_name as solvers_by_name
 
 
 def register_types() -> None:
     """Registers all types that can be in a state or a model."""
-    with_states = solvers_by_name()
-    known = (*_record.records, *with_states, *names.OPTAX_STATES)
+    known = (*_record.records, *names.OPTAX_STATES)
     kinds = {names.type_of(name): f"budgetjax.{name}" for name in known}
     kinds[Partial] = "jax.tree_util.Partial"
     kinds[Function] = "budgetjax.Function"
@@ -30,7 +28,7 @@ def register_types() -> None:
         with contextlib.suppress(ValueError):
             if issubclass(kind, tuple):
                 jax.export.register_namedtuple_serialization(kind, serialized_name=name)
-            elif issubclass(kind, Record | Partial | Static):
+            elif issubclass(kind, Record | Partial):
                 jax.export.register_pytree_node_serialization(
                     kind,
                     serialized_name=name,

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from budgetjax.online.learner import Learner
 
-# The names of the learners of `budgetjax.online.registry`, listed where the command
+# The names of the learners of `budgetjax.registry`, listed where the command
 # line need not wait for JAX.
 LEARNERS = (
     *("ahpatron", "alma", "arow", "forgetron", "fourier", "norma", "nystrom"),

@@ -13,7 +13,7 @@ from jaxtyping import Array, Float, Integer
 
 from budgetjax import _checks, _counters, kernels, losses
 from budgetjax._errors import ArgumentError, names_errors
-from budgetjax._record import Record, fields_of
+from budgetjax._record import Record
 from budgetjax._shapes import (
     Basis,
     Examples,
@@ -238,17 +238,7 @@ class Learner(Record, abstract=True):
           expansion: the empty support set.
           num_classes: as for `init`.
         """
-        dtype, own = expansion.vectors.dtype, {}
-        for field in fields_of(type(self)):
-            value = vars(self)[field.name]
-            if value is None or field.metadata.get("static") or callable(value):
-                continue
-            if isinstance(value, bool | str):
-                wanted = "be a number, or a field of budgetjax.static"
-                raise ArgumentError(field.name, wanted, f"{value!r}")
-            check = field.metadata.get("check") or _checks.finite
-            own[field.name] = _checks.as_leaf(field.name, value, dtype, check)
-        return self._replace(**own)
+        return self._replace(**_checks.numbers_as_leaves(self, expansion.vectors.dtype))
 
     def check_kernel(self, kernel: Kernel) -> None:
         """Raises if the learner cannot have this kernel."""

@@ -7,7 +7,16 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Integer, Shaped
 
-from budgetjax import _checks, _counters, _record, _sharding, kernels, losses, scoring
+from budgetjax import (
+    _checks,
+    _counters,
+    _forks,
+    _record,
+    _sharding,
+    kernels,
+    losses,
+    scoring,
+)
 from budgetjax._counters import UNIT, Words
 from budgetjax._errors import ArgumentError, Named, names_errors
 from budgetjax._rows import RawRows
@@ -293,6 +302,7 @@ class State(Online):
 
     @names_errors("support")
     def support(self) -> Support:
+        _forks.check()
         if not self.kernel.of_examples:
             got = _checks.kind_name(self)
             raise ArgumentError("model", "have support vectors", got)

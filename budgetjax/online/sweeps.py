@@ -1,7 +1,6 @@
 """Many models on one stream, and grids of hyperparameters."""
 
 import functools
-import html
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
@@ -88,8 +87,9 @@ def sweep(
       >>> states = grid.init(lambda gamma, budget: bj.Pegasos().init(
       ...     bj.RBF(gamma), num_features=2, budget=budget, capacity=50))
       >>> result = bj.sweep(states, X, y)
-      >>> result.errors.shape, grid.table(error=result.error).rows[0][:2]
-      ((4, 42), (8.0, 50))
+      >>> table = grid.table(error=result.error)
+      >>> result.errors.shape, table["gamma"][0], table["budget"][0]
+      ((4, 42), 8.0, 50)
     """
     driver.check_online(states)
     shape = states.counts.seen.low.shape
@@ -228,28 +228,24 @@ class Grid(NamedTuple):
         return jax.vmap(with_values)(*self.columns)
 
     @names_errors("Grid.table")
-    def table(self, **results: Any) -> "Table":
+    def table(self, **results: Any) -> dict[str, list[Any]]:
         """The grid with results of its models, in ascending order of the first result.
 
         Args:
           **results: arrays of shape `(models,)`, for example `error=result.error`.
+
+        Returns:
+          Python numbers, a list per column, as `pandas.DataFrame` takes them.
         """
-        columns = list(self.columns)
+        shape, columns = self.columns[0].shape, dict(zip(*self, strict=True))
         for name, values in results.items():
-            values = np.asarray(values)
-            if values.shape != self.columns[0].shape:
-                raise ArgumentError(
-                    name,
-                    f"have shape {self.columns[0].shape}, one value per model",
-                    values.shape,
-                )
-            columns.append(values)
-        first = columns[len(self.names)] if results else np.zeros(len(columns[0]))
+            columns[name] = np.asarray(values)
+            if columns[name].shape != shape:
+                wanted = f"have shape {shape}, one value per model"
+                raise ArgumentError(name, wanted, columns[name].shape)
+        first = columns[next(iter(results))] if results else np.zeros(shape)
         order = np.argsort(first, kind="stable")
-        rows = tuple(
-            zip(*(_to_numbers(column[order]) for column in columns), strict=True)
-        )
-        return Table((*self.names, *results), rows)
+        return {name: _to_numbers(each[order]) for name, each in columns.items()}
 
 
 def _to_numbers(column: Shaped[np.ndarray, " models"]) -> list[Any]:
@@ -257,42 +253,6 @@ def _to_numbers(column: Shaped[np.ndarray, " models"]) -> list[Any]:
     if column.dtype == np.float32:
         return [float(str(value)) for value in column]
     return column.tolist()
-
-
-@_record.record
-class Table(NamedTuple):
-    """A table of named columns, which prints aligned.
-
-    `pandas.DataFrame(table.rows, columns=table.names)` converts it to a data frame.
-
-    Attributes:
-      names: one per column.
-      rows: one tuple of numbers per model.
-    """
-
-    names: tuple[str, ...]
-    rows: tuple[tuple[Any, ...], ...]
-
-    def __str__(self) -> str:
-        lines = [self.names, *([*map(_format_cell, row)] for row in self.rows)]
-        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-        return "\n".join("  ".join(map(str.rjust, line, widths)) for line in lines)
-
-    def _repr_html_(self) -> str:
-        """The table in HTML, for notebooks."""
-        lines = [
-            ("th", self.names),
-            *(("td", map(_format_cell, row)) for row in self.rows),
-        ]
-        cells = (
-            "".join(f"<{tag}>{html.escape(str(cell))}</{tag}>" for cell in line)
-            for tag, line in lines
-        )
-        return f"<table>{''.join(f'<tr>{line}</tr>' for line in cells)}</table>"
-
-
-def _format_cell(value: object) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 @names_errors("grid")

@@ -64,7 +64,7 @@ def compress(
 
     Example:
       >>> X, y = bj.datasets.checkerboard(300, seed=0)
-      >>> model = bj.solve(bj.smo, X, y, kernel=bj.RBF(8.0), penalty=10.0).model
+      >>> model = bj.solve(bj.SMO(bj.RBF(8.0), penalty=10.0), X, y).model
       >>> small = bj.compress(model, 60)
       >>> len(small.vectors), float((small.predict(X) == model.predict(X)).mean()) > 0.9
       (60, True)
@@ -90,7 +90,8 @@ def compress(
         one = functools.partial(compress, budget=budget, steps=steps, progress=progress)
         return table.with_parts(tuple(map(one, table.parts)))._replace(calibration=None)
     given = model_of(model).to_kernel_model()
-    kernel, X, coefficients = given.kernel, given.vectors, given.coefficients
+    kernel = given.kernel
+    X, coefficients = jnp.asarray(given.vectors), jnp.asarray(given.coefficients)
     _checks.check_invertible_dtype(X.dtype)
     if not len(X):
         raise ArgumentError("model", "have support vectors", "none yet")

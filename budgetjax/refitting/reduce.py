@@ -67,7 +67,7 @@ def prune(
 
     Example:
       >>> X, y = np.array([[0.0], [1.0], [3.0]]), np.array([-1, 1, 1])
-      >>> svm = bj.solve(bj.sdca, X, y, kernel=bj.RBF(1.0))
+      >>> svm = bj.solve(bj.SDCA(bj.RBF(1.0)), X, y)
       >>> small = bj.prune(svm, 2, X, y)
       >>> small.vectors.shape, small.predict(X).tolist()
       ((2, 1), [-1, 1, 1])

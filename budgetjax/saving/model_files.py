@@ -16,7 +16,6 @@ import numpy as np
 
 from budgetjax import _checks, _forks
 from budgetjax._errors import ArgumentError, InputError, names_errors, places_errors
-from budgetjax._record import Name
 from budgetjax.model import Model
 from budgetjax.saving import names, trees
 from budgetjax.saving.names import has_fields, own_name
@@ -185,10 +184,7 @@ def _about(model: Any) -> Notes:
     model = getattr(model, "model_", model)
     state = model.inner if isinstance(model, Model) else model
     parts = names.parts_of(state) if has_fields(type(state)) else {}
-    # The states of solvers have the name of the solver.
-    if isinstance(name := parts.get("algorithm"), Name):
-        about["algorithm"] = name.value
-    for name in ("learner", "kernel", "maintenance"):
+    for name in ("learner", "solver", "kernel", "maintenance"):
         if has_fields(type(part := parts.get(name))):
             about[name] = type(part).__name__
     table = TableModel.find(model) if isinstance(model, Model) else None

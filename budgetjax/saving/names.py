@@ -1,7 +1,7 @@
 """Names of types and functions in model files, which do not change when code moves.
 
-A class of this package has its own name (see `_record.record`), the state of a solver
-that of the solver, and a type of optax its public name.
+A class of this package has its own name (see `_record.record`), and a type of optax its
+public name.
 """
 
 import dataclasses
@@ -12,9 +12,8 @@ from typing import Any, TypeGuard
 import optax
 
 from budgetjax import _record, losses
-from budgetjax._record import Name, is_named_tuple
+from budgetjax._record import is_named_tuple
 from budgetjax.online.learners import features
-from budgetjax.solvers.registry import by_name as solvers_by_name
 
 ESTIMATORS = "budgetjax.estimators"
 
@@ -92,10 +91,9 @@ def build_record(kind: type, parts: Mapping[str, Any]) -> Any:
 
 def name_of(record: Any) -> str | None:
     """The registered name of the type of a record, or None."""
-    kind, algorithm = type(record), getattr(record, "algorithm", None)
+    kind = type(record)
     own = (name for name, one in _record.records.items() if one is kind)
-    name = algorithm.value if isinstance(algorithm, Name) else next(own, None)
-    known = (name or "", f"optax.{kind.__name__}")
+    known = (next(own, ""), f"optax.{kind.__name__}")
     return next((one for one in known if type_of(one) is kind), None)
 
 
@@ -104,14 +102,7 @@ def type_of(name: str) -> type | None:
     if name in _record.records:
         return _record.records[name]
     package, _, short = name.rpartition(".")
-    if package:
-        kind = vars(optax).get(short) if package == "optax" else None
-        return kind if has_fields(kind) else None
-    known = solvers_by_name()
-    if name not in known:
-        return None
-    # The state of a solver, which its `init` returns.
-    kind = known[name].init.__annotations__.get("return")
+    kind = vars(optax).get(short) if package == "optax" else None
     return kind if has_fields(kind) else None
 
 

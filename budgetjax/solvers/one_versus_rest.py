@@ -1,50 +1,53 @@
 """One-versus-rest: solvers of two classes applied to several."""
 
+import dataclasses
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
+from jax.typing import ArrayLike
 from jaxtyping import Int32, Shaped
 
 from budgetjax._rows import RawRows
 from budgetjax.scoring import format_labels
+from budgetjax.solvers.row_cache import KernelCache
 from budgetjax.solvers.solver import Model, Solution, Solver, State, solve
-
-# Arguments per solver for which `init` and `solve` have no default for classifiers.
-CLASSIFIER_DEFAULTS: dict[str, dict[str, float]] = {
-    "sbp": {"slack": 0.003, "tolerance": 1.0},
-    "mpu": {"tolerance": 1e-4},
-}
 
 
 def one_versus_rest(
-    solver: Solver[..., Any, Model, Any],
+    solver: Solver[State, Model],
     X: RawRows,
     y: Shaped[np.ndarray, " n"],
     classes: Shaped[np.ndarray, " classes"],
     *,
-    random: np.random.RandomState,
-    **arguments: Any,
-) -> tuple[Solution[None, Model], ...]:
+    weight: ArrayLike | None = None,
+    random: np.random.RandomState | None = None,
+    cache_size: float | None = 512.0,
+    max_steps: int | None = None,
+    progress: bool = False,
+) -> tuple[Solution[State, Model], ...]:
     """The solution of each class against the rest, or one for two classes.
 
-    The problems share kernel rows, which do not depend on labels. The solutions have no
-    states, so the memory is that of one problem. Of two classes, the second is +1;
-    `random` is the source of seeds for solvers that draw.
+    The problems share the training set, except its labels, and kernel rows, so the
+    memory is that of one problem. Of two classes, the second is +1; `random` is the
+    source of seeds, for a solver that draws anew for each class.
     """
-    solutions = []
-    for signs in binary_labels(y, classes):
-        if solver.takes("seed"):
-            arguments["seed"] = int(random.randint(2**31 - 1))
-        solution = solve(solver, X, signs, **arguments)
-        if solver.takes("rows"):
-            arguments["rows"] = solution.state.rows
-        # The cached kernel rows of one state may fill the memory.
-        solutions.append(solution._replace(state=None))
+    solutions, data = [], None
+    cache = None if solver.linear else KernelCache(cache_size)
+    for signs in problem_labels(y, classes):
+        if random is not None:
+            seed = int(random.randint(2**31 - 1))
+            solver = dataclasses.replace(solver, seed=seed)  # pyright: ignore
+        if data is None:
+            data = solver.read(X, signs, weight)
+        else:
+            data = data.with_labels(signs)
+        solutions.append(
+            solve(solver, data, cache=cache, max_steps=max_steps, progress=progress)
+        )
     return tuple(solutions)
 
 
-def binary_labels(
+def problem_labels(
     y: Shaped[np.ndarray, " n"], classes: Shaped[np.ndarray, " classes"]
 ) -> Iterator[Int32[np.ndarray, " n"]]:
     """The labels of each problem: +1 for its class, or for the second of two."""

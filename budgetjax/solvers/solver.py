@@ -1,38 +1,27 @@
-"""The record of a solver on a whole training set, and `solve`, which drives it."""
+"""The base of all solvers of a whole training set, and `solve`, which drives them."""
 
 import contextlib
-import dataclasses
-import functools
-import inspect
-from collections.abc import Callable, Sequence
-from typing import (
-    Any,
-    Generic,
-    NamedTuple,
-    ParamSpec,
-    TypeVar,
-    overload,
-)
+from collections.abc import Callable
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar, overload
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
-from jaxtyping import Array, Float, Shaped
+from jaxtyping import Array, Float, Integer, Shaped
 
 from budgetjax import _checks, _progress, _record, _sharding
 from budgetjax._errors import ArgumentError, names_errors
-from budgetjax._record import Name
+from budgetjax._record import Record, leaf
 from budgetjax._rows import RawRows
 from budgetjax.model import Wrapper
-from budgetjax.solvers.training_set import Scalar, Vector
+from budgetjax.solvers.row_cache import KernelCache
+from budgetjax.solvers.training_set import Scalar, TrainingSet, Vector
 
-# Let an editor know the arguments of an `init`, the fields of states and models, and
-# the form of the examples in `step`: an array, or the patterns of a linear solver.
-Arguments = ParamSpec("Arguments")
-State = TypeVar("State")
+Own = TypeVar("Own", bound="Solver")
+# Let an editor know the fields of states and models.
+State = TypeVar("State", bound="SolverState")
 Model = TypeVar("Model")
-Data = TypeVar("Data")
 
 
 @_record.record
@@ -49,101 +38,160 @@ class Objective(NamedTuple):
     dual: Scalar
 
 
-@_record.doc_from_init
-@dataclasses.dataclass(frozen=True, repr=False)
-class Solver(Generic[Arguments, State, Model, Data]):
-    """A solver of a problem on a whole training set: pure functions over its state.
-
-    A state is a `NamedTuple` that holds everything but the training set, which all
-    functions take with it. `algorithm` is the solver's name, `key` is the source of
-    random draws, and arguments of `init` keep their names; sizes and flags are
-    structure, not leaves. A kernel solver's state also has
-
-    - `rows`: the kernel, and its cached rows.
-    - `coefficients`: alpha, shape `(n,)`.
-    - `responses`: `Q alpha`, that is `y_i f(x_i)` without the bias, shape `(n,)`.
-    - `num_updates`: the number of changes of a coefficient, or of a pair of them.
-    - `digest`: a digest of `y`.
-
-    A linear solver's state also has
-
-    - `weights`: `w`, of the features and, with a bias, of the constant.
-    - `problem`: properties of the patterns, such as the weights of the examples.
-    - `num_visits`, and `is_stationary`, whether the last pass over all patterns changed
-      nothing; `linear_pegasos`, which makes no passes, has neither.
-
-    Every `init` returns the state of the zero model, for linear solvers in JAX's
-    default precision, and raises a `ValueError` if an argument is invalid. It takes the
-    training set and, by name, some of these arguments:
-
-    - `X`: examples, shape `(n, d)`; float64 stays float64. Linear solvers also take a
-      matrix of `scipy.sparse` or `budgetjax.sparse_rows`, and keep the dtype of
-      numbers.
-    - `y`: labels, -1 and +1, both present, shape `(n,)`.
-    - `penalty`: C, positive.
-    - `weight`: the weight of each example, above 0, shape `(n,)`; 2 counts it twice.
-    - `fit_bias`: whether to add a bias. Kernel solvers do not regularise it. In linear
-      solvers it is the weight of a constant feature with the value `bias_scale`, rho,
-      and part of the norm like all weights.
-    - `seed`: the seed of random draws or orders, an integer or a key of `jax.random`.
-    - `kernel`: positive definite.
-    - `batch_size`: examples per step.
-    - `cache_size`: mebibytes for cached kernel rows, at least two batches of them. Up
-      to 4,096 examples, all kernel values are computed at the start if they fit; None
-      does so for any number of examples.
-    - `rows`: `rows` of another state with the same kernel, `X` and `batch_size`, to
-      share.
+class SolverState(Record, abstract=True):
+    """What a solver knows after some steps: all but the training set.
 
     Attributes:
-      name: the solver's name.
-      init: `init(X, y, ...) -> state`, the state of the zero model, after checks of all
-        arguments.
-      prepare: `prepare(state, X, y) -> (X, y)`, the training set of the state in the
-        form that the other functions take: arrays of floats, or patterns for linear
-        solvers.
-      step: `step(state, X, y) -> state`, for `jax.jit` and loops: a batch of updates,
-        or, for a linear solver, a pass over the patterns.
-      objective: `objective(state, X, y) -> Objective`.
-      model: `model(state, X, y)`, a `KernelModel` or a `LinearModel`. The number of
-        vectors of a kernel model depends on values, so this cannot be traced.
-      work: `work(state) -> int`, the kernel values computed, or the patterns visited,
-        since `init`.
-      vectors: `vectors(state)`, the number of examples with a coefficient.
-      is_stationary: `is_stationary(state) -> bool`, whether the state can change no
-        further.
-      warm_start: `warm_start(state, X, before) -> state`, a start from the end of a run
-        with another penalty; None starts from zero.
-      read: `read(X) -> X`, the training set in a form that `init` and `prepare` need
-        not convert again, such as `SparseRows` for a matrix of `scipy.sparse`.
-      linear: whether rows may be sparse; `solve` then computes in float64, whatever
-        JAX's default precision.
-      max_steps: the default of `solve`.
-      callback_every: the default of `solve`.
+      solver: with its numbers as arrays; a step never changes it.
+      digest: a checksum of the training set.
     """
 
-    name: str
-    init: Callable[Arguments, State]
-    prepare: Callable[[State, Any, ArrayLike], tuple[Data, Vector]]
-    step: Callable[[State, Data, Vector], State]
-    objective: Callable[[State, Data, Vector], Objective]
-    model: Callable[[State, Any, Any], Model]
-    work: Callable[[State], int]
-    vectors: Callable[[Any], Array] = lambda state: jnp.count_nonzero(
-        state.coefficients
+    solver: Any
+    digest: Integer[Array, ""]
+
+
+def _check_tolerance(name: str, value: Any) -> None:
+    if value is not None:
+        _checks.non_negative(name, value)
+
+
+class Solver(Record, Generic[State, Model], abstract=True):
+    """A solver of a problem on a whole training set: a value with its parameters.
+
+    `budgetjax.solve` drives it. A loop of your own reads the training set, and makes
+    steps, which are pure; new parameters never compile another program:
+
+        data = solver.read(X, y)
+        state = solver.init(data)
+        state = solver.step(state, data)
+        solver.objective(state, data), solver.model(state, data)
+
+    Solvers with a kernel derive from `budgetjax.KernelSolver`, and linear ones from
+    `budgetjax.LinearSolver`. A solver of your own is a subclass of one of these, with
+    its fields, `step`, and what is not as its base has it.
+
+    Args:
+      tolerance: the relative gap at which `solve` stops. None makes all steps.
+      seed: of random draws or orders, an integer or a key of `jax.random`.
+
+    Attributes:
+      max_steps: the default of `solve`; of the class.
+      callback_every: the default of `solve`; of the class.
+      linear: whether rows may be sparse; of the class.
+    """
+
+    tolerance: ArrayLike | None = leaf(_check_tolerance, default=1e-3, kw_only=True)
+    seed: ArrayLike = leaf(
+        lambda name, value: _checks.seed(value), default=0, kw_only=True
     )
-    is_stationary: Callable[[State], Array | bool] = lambda state: False
-    warm_start: Callable[[State, Data, State], State] | None = None
-    read: Callable[[Any], Any] = lambda X: X
-    linear: bool = False
-    max_steps: int = 10_000
-    callback_every: int = 100
 
-    def __repr__(self) -> str:
-        return f"Solver({self.name!r})"
+    max_steps: ClassVar[int] = 10_000
+    callback_every: ClassVar[int] = 100
+    linear: ClassVar[bool] = False
 
-    def takes(self, argument: str) -> bool:
-        """Whether `init` has an argument of this name."""
-        return argument in inspect.signature(self.init).parameters
+    def read(
+        self, X: RawRows, y: ArrayLike, weight: ArrayLike | None = None
+    ) -> TrainingSet:
+        """The training set, checked, of one dtype, and on the device.
+
+        Args:
+          X: examples, shape `(n, d)`.
+          y: labels, -1 and +1, both present, shape `(n,)`.
+          weight: the weight of each example, above 0, shape `(n,)`; 2 counts it twice.
+
+        Raises:
+          ValueError: if an argument is invalid.
+        """
+        raise NotImplementedError
+
+    def init(self, data: Any, cache: KernelCache | None = None) -> State:
+        """The state of the zero model.
+
+        Args:
+          data: from `read`.
+          cache: kernel rows that other runs have computed; see `budgetjax.KernelCache`.
+        """
+        raise NotImplementedError
+
+    def step(self, state: State, data: Any) -> State:
+        """The state after one step."""
+        raise NotImplementedError
+
+    def objective(self, state: State, data: Any) -> Objective:
+        """The objective values of a state."""
+        raise NotImplementedError
+
+    def model(self, state: State, data: Any) -> Model:
+        """The model of a state.
+
+        The number of vectors of a kernel model depends on values, so it cannot be
+        traced.
+        """
+        raise NotImplementedError
+
+    def num_vectors(self, state: State) -> Array:
+        """The number of examples with a coefficient."""
+        raise NotImplementedError
+
+    def work(self, state: State) -> int:
+        """Kernel values computed, or patterns visited."""
+        raise NotImplementedError
+
+    def is_stationary(self, state: State) -> Array | bool:
+        """Whether the state can change no further."""
+        return False
+
+    def warm_start(self, data: Any, before: State) -> State:
+        """A start from a state of other parameters, for solvers that have one."""
+        kind = type(self).__name__
+        wanted = f"be of the same parameters, as {kind} has no start from others"
+        raise ArgumentError("start", wanted, "others")
+
+    def bind(self: Own, data: Any) -> Own:
+        """The solver with its numbers as arrays of the dtype of a training set."""
+        known = _checks.numbers_as_leaves(self, data.dtype, but=("seed",))
+        seed = jnp.asarray(_checks.seed(self.seed), jnp.int32)
+        return self._replace(seed=seed, **known)
+
+    def is_same(self, other: Any) -> bool:
+        """Whether a bound solver goes on as another does, both on one training set."""
+        free = {"tolerance": None, "seed": None}
+        return _record.equal(self._replace(**free), other._replace(**free))
+
+    def resume(
+        self, data: Any, before: State, cache: KernelCache | None = None
+    ) -> State:
+        """A state from which a run goes on; what `start` of `solve` becomes.
+
+        It is `before` if that is of the same parameters, but for seed and tolerance,
+        otherwise `warm_start`.
+        """
+        if type(getattr(before, "solver", None)) is not type(self):
+            wanted = f"be a state of {type(self).__name__}"
+            raise ArgumentError("start", wanted, _checks.kind_name(before))
+        if int(before.digest) != int(data.digest):
+            wanted = "be of this training set, in its order"
+            raise ArgumentError("start", wanted, "of another")
+        solver = self.bind(data)
+        if not solver.is_same(before.solver):
+            return solver.warm_start(data, before)
+        return self.take_rows(before._replace(solver=solver), data, cache)
+
+    def take_rows(self, state: State, data: Any, cache: KernelCache | None) -> State:
+        """The state with kernel rows, for a solver that needs some."""
+        return state
+
+    def split_rows(self, state: State) -> tuple[State, Any]:
+        """The state without kernel rows, and these, or None."""
+        return state, None
+
+    def join_rows(self, state: State, rows: Any) -> State:
+        """The state with the kernel rows of `split_rows`."""
+        return state
+
+    def precision(self) -> contextlib.AbstractContextManager:
+        """The precision in which `solve` computes."""
+        return contextlib.nullcontext()
 
 
 @_record.record
@@ -156,7 +204,7 @@ class Progress(NamedTuple):
       dual: see `Objective`.
       gap: the relative gap, `|primal - dual|` divided by the smaller of the two;
         infinite unless that is positive.
-      work: kernel values computed, or patterns visited, since `init`.
+      work: kernel values computed in this run, or patterns visited since `init`.
       vectors: the number of examples with a coefficient, the support vectors of a
         kernel model.
     """
@@ -187,8 +235,8 @@ class Solution(Wrapper, Generic[State, Model]):
     Attributes:
       model: the classifier, a `KernelModel` or a `LinearModel`.
       history: the records of the run, the first of its start.
-      state: the last state, from which `solve` can continue.
-      converged: whether the gap is at most `tolerance`, or the state could change no
+      state: the last state, from which `solve` can go on; it has no kernel rows.
+      converged: whether the gap is at most the tolerance, or the state could change no
         further.
     """
 
@@ -200,135 +248,121 @@ class Solution(Wrapper, Generic[State, Model]):
 
 @overload
 def solve(
-    solver: Solver[..., State, Model, Data],
+    solver: Solver[State, Model],
     X: RawRows,
     y: ArrayLike,
     *,
-    state: State | None = None,
+    weight: ArrayLike | None = None,
+    start: State | None = None,
+    cache: KernelCache | None = None,
     max_steps: int | None = None,
-    tolerance: float | None = 1e-3,
     callback: Callable[[State, Progress], object] | None = None,
     callback_every: int | None = None,
     progress: bool = False,
-    penalty: float | Array = ...,
-    **arguments: Any,
 ) -> Solution[State, Model]: ...
 @overload
 def solve(
-    solver: Solver[..., State, Model, Data],
-    X: RawRows,
-    y: ArrayLike,
+    solver: Solver[State, Model],
+    X: TrainingSet,
     *,
-    penalty: Sequence[float] | np.ndarray,
-    **arguments: Any,
-) -> tuple[Solution[State, Model], ...]: ...
-@names_errors("solve")
-@_sharding.with_auto_axes_on_host
-def solve(
-    solver: Solver[..., State, Model, Data],
-    X: RawRows,
-    y: ArrayLike,
-    *,
-    state: State | None = None,
+    start: State | None = None,
+    cache: KernelCache | None = None,
     max_steps: int | None = None,
-    tolerance: float | None = 1e-3,
     callback: Callable[[State, Progress], object] | None = None,
     callback_every: int | None = None,
     progress: bool = False,
-    **arguments: Any,
-) -> Solution[State, Model] | tuple[Solution[State, Model], ...]:
+) -> Solution[State, Model]: ...
+@names_errors("solve")
+@_sharding.with_auto_axes_on_host
+def solve(
+    solver: Solver[State, Model],
+    X: Any,
+    y: ArrayLike | None = None,
+    *,
+    weight: ArrayLike | None = None,
+    start: State | None = None,
+    cache: KernelCache | None = None,
+    max_steps: int | None = None,
+    callback: Callable[[State, Progress], object] | None = None,
+    callback_every: int | None = None,
+    progress: bool = False,
+) -> Solution[State, Model]:
     """Solves a problem on a whole training set until its relative gap is small.
 
-    Cost: the steps of the solver, see its `init`; and per record at most O(n log n), or
-    O(n d) for a linear solver. Memory: X, and kernel rows up to `cache_size`.
+    Cost: the steps of the solver, see its class; and per record at most O(n log n), or
+    O(n d) for a linear solver. Memory: X, and kernel rows up to the size of the cache.
 
     Args:
-      solver: for example `budgetjax.smo` or `budgetjax.mpu`.
-      X: the training set, shape `(n, d)`; see `Solver`. If its rows are sharded, kernel
-        solvers run on all devices.
-      y: labels, -1 and +1, shape `(n,)`.
-      state: a state of this solver on this training set to continue from. It stays
-        valid.
+      solver: for example `budgetjax.SMO(budgetjax.RBF(0.5), penalty=2.0)`.
+      X: the training set, shape `(n, d)`, or what `solver.read` made of one, which then
+        is not read again. If its rows are sharded, kernel solvers run on all devices.
+        Linear solvers also take a matrix of `scipy.sparse` or `budgetjax.sparse_rows`.
+      y: labels, -1 and +1, both present, shape `(n,)`.
+      weight: the weight of each example, above 0, shape `(n,)`; 2 counts it twice.
+      start: a state of this solver on this training set from which to continue. Linear
+        solvers also start from one of another penalty. It stays valid.
+      cache: kernel rows to share with other runs; None keeps up to 512 MiB of them for
+        this run alone.
       max_steps: the maximum number of steps; None is the solver's default.
-      tolerance: the relative gap at which to stop. None makes all steps.
       callback: called as `callback(state, record)` with each `Progress`; the run ends
-        when it returns True. It may keep the state, so a run with a callback needs
-        memory for two.
+        when it returns True. It may keep the state.
       callback_every: steps per record; None is the solver's default.
       progress: whether to show a progress bar with the gap.
-      **arguments: arguments of the solver's `init`: `kernel`, `penalty` and so on. A
-        sequence of penalties is solved one by one, with shared kernel rows; some
-        solvers start from the solution for the previous penalty, so pass them in order.
-
-    Returns:
-      A `Solution`, or a tuple of them for several penalties.
 
     Raises:
-      ValueError: if an argument is out of range, the state belongs to another solver or
+      ValueError: if an argument is out of range, the start belongs to another solver or
         training set, or the objective is not finite.
 
     Example:
       >>> X, y = bj.datasets.checkerboard(500, seed=0)
-      >>> solution = bj.solve(bj.smo, X, y, kernel=bj.RBF(4.0), penalty=2.0)
+      >>> solution = bj.solve(bj.SMO(bj.RBF(4.0), penalty=2.0), X, y)
       >>> solution.converged, bool(solution.history.gap[-1] <= 1e-3)
       (True, True)
+
+      Several penalties, on a training set that is read once, with shared kernel rows:
+
+      >>> data, cache = bj.SMO(bj.RBF(4.0)).read(X, y), bj.KernelCache()
+      >>> solutions = [
+      ...     bj.solve(bj.SMO(bj.RBF(4.0), penalty=penalty), data, cache=cache)
+      ...     for penalty in (0.5, 1.0, 2.0)]
+      >>> int(solutions[1].history.work[-1])
+      0
     """
-    _checks.check_not_traced(X, y, state, arguments)
+    _checks.check_not_traced(solver, X, y, weight, start)
     if not isinstance(solver, Solver):
-        kind = _checks.kind_name(solver)
-        raise ArgumentError("solver", "be one such as budgetjax.smo", kind)
+        wanted = "be one such as budgetjax.SMO(budgetjax.RBF(1.0))"
+        kind = solver.__name__ if isinstance(solver, type) else None
+        raise ArgumentError("solver", wanted, kind or _checks.kind_name(solver))
     steps = solver.max_steps if max_steps is None else max_steps
     every = solver.callback_every if callback_every is None else callback_every
     steps = _checks.size("max_steps", steps, at_least=0)
     every = _checks.size("callback_every", every)
-    if tolerance is not None:
-        _checks.non_negative("tolerance", tolerance)
-        if np.ndim(tolerance):
-            raise ArgumentError("tolerance", "be a number", f"{tolerance!r}")
-    if state is not None:
-        if getattr(state, "algorithm", None) != Name(solver.name):
-            kind = _checks.kind_name(state)
-            raise ArgumentError("state", f"be of {solver.name}", kind)
-        for name in arguments:
-            raise ArgumentError(name, "not come with a state", "one")
-    # Some solvers derive their own thresholds from it.
-    elif tolerance and solver.takes("tolerance"):
-        arguments["tolerance"] = tolerance
-    penalty = arguments.get("penalty")
-    several = _is_vector(penalty)
-    run = functools.partial(_solve, solver, steps, tolerance, callback, every, progress)
-    prepared, solutions = None, []
-    with jax.enable_x64(True) if solver.linear else contextlib.nullcontext():
-        X = solver.read(X)
-        for value in np.asarray(penalty) if several else [penalty]:
-            arguments |= {"penalty": value} if several else {}
-            start = solver.init(X, y, **arguments) if state is None else state
-            prepared = prepared or solver.prepare(start, X, y)
-            if solutions and solver.warm_start is not None:
-                start = solver.warm_start(start, prepared[0], solutions[-1].state)
-            is_new = state is None and "rows" not in arguments
-            start = _copy_to_donate(start, holds_rows=is_new and solver.takes("rows"))
-            solutions.append(run(start, *prepared))
-            if several and solver.takes("rows"):
-                arguments["rows"] = solutions[-1].state.rows
+    with solver.precision():
+        if not isinstance(X, TrainingSet):
+            data = solver.read(X, y, weight)  # pyright: ignore[reportArgumentType]
+        elif y is None and weight is None:
+            data = X
+        else:
+            wanted = "be None, as the training set that was read has its own"
+            raise ArgumentError("y and weight", wanted, "some")
+        if start is None:
+            state = solver.init(data, cache)
+        else:
+            state = solver.resume(data, start, cache)
+        found, rows = _solve(state, data, steps, callback, every, progress)
+    if cache is not None:
+        cache.give(rows)
     if solver.linear:
         # NumPy arrays become arrays of JAX's default precision.
-        on_host = jax.device_get([one.model for one in solutions])
-        pairs = zip(solutions, jax.tree.map(jnp.asarray, on_host), strict=True)
-        solutions = [one._replace(model=model) for one, model in pairs]
-    return tuple(solutions) if several else solutions[0]
+        on_host = jax.device_get(found.model)
+        found = found._replace(model=jax.tree.map(jnp.asarray, on_host))
+    return found
 
 
 @names_errors("held_out_stop")
 def held_out_stop(
-    solver: Solver[..., State, Any, Any],
-    X: RawRows,
-    y: ArrayLike,
-    X_held: Any,
-    y_held: ArrayLike,
-    *,
-    patience: int = 5,
-) -> Callable[[State, Progress], bool]:
+    data: TrainingSet, X_held: Any, y_held: ArrayLike, *, patience: int = 5
+) -> Callable[[Any, Progress], bool]:
     """A callback for `solve` that ends a run when its held-out error settles.
 
     Good predictions often need no small duality gap, and stochastic solvers never reach
@@ -340,9 +374,7 @@ def held_out_stop(
     vectors.
 
     Args:
-      solver: the solver of the run.
-      X: its training set, as passed to `solve`.
-      y: the labels of the training set.
+      data: the training set of the run, from `read` of its solver.
       X_held: rows that are not in the training set, shape `(n, d)`.
       y_held: their labels, -1 and +1, shape `(n,)`.
       patience: the number of records without a lower error after which to stop, at
@@ -352,12 +384,12 @@ def held_out_stop(
       A function of a state and a `Progress`. It serves one run only.
 
     Example:
-      >>> data = bj.datasets.load("checkerboard")
-      >>> train = data.X_train[:500], data.y_train[:500]
-      >>> held = data.X_train[500:1000], data.y_train[500:1000]
-      >>> found = bj.solve(
-      ...     bj.sbp, *train, kernel=bj.RBF(8.0), slack=0.01, tolerance=None,
-      ...     callback=bj.held_out_stop(bj.sbp, *train, *held, patience=3))
+      >>> rows = bj.datasets.load("checkerboard")
+      >>> X, y = rows.X_train[500:1000], rows.y_train[500:1000]
+      >>> solver = bj.SBP(bj.RBF(8.0), slack=0.01, tolerance=None)
+      >>> data = solver.read(rows.X_train[:500], rows.y_train[:500])
+      >>> stop = bj.held_out_stop(data, X, y, patience=3)
+      >>> found = bj.solve(solver, data, callback=stop)
       >>> int(found.history.step[-1]) < 1000
       True
 
@@ -374,8 +406,8 @@ def held_out_stop(
         raise ArgumentError("y_held", wanted, got)
     errors: list[float] = []
 
-    def stop(state: State, record: Progress) -> bool:
-        predicted = solver.model(state, X, y).predict(X_held)
+    def stop(state: Any, record: Progress) -> bool:
+        predicted = state.solver.model(state, data).predict(X_held)
         errors.append(float(np.mean(np.asarray(predicted) != labels)))
         return len(errors) - 1 - int(np.argmin(errors)) >= patience
 
@@ -383,7 +415,7 @@ def held_out_stop(
 
 
 def objective_of_sum(
-    coefficients: Vector, margins: Vector, penalty: Scalar, weight: Vector | None
+    coefficients: Vector, margins: Vector, penalty: ArrayLike, weight: Vector | None
 ) -> Objective:
     """The SVM's objective of a sum of patterns, and the dual of its best multiple.
 
@@ -402,32 +434,28 @@ def objective_of_sum(
     )
 
 
-def _is_vector(penalty: Any) -> bool:
-    try:
-        return np.ndim(penalty) == 1 and len(penalty) > 0
-    except ValueError:
-        return False
-
-
 def _solve(
-    solver: Solver[..., State, Model, Data],
+    state: State,
+    data: TrainingSet,
     max_steps: int,
-    tolerance: float | None,
     callback: Callable[[State, Progress], object] | None,
     every: int,
     progress: bool,
-    state: State,
-    X: Data,
-    y: Vector,
-) -> Solution[State, Model]:
-    """The solution of one problem, on a prepared training set; donates the state."""
-    record = _make_record(solver, state, X, y, 0)
+) -> tuple[Solution[State, Any], Any]:
+    """The solution, and the kernel rows of its run, which alone are donated."""
+    solver = state.solver
+    tolerance = None if solver.tolerance is None else float(solver.tolerance)
+    work = solver.work(state)
+    state, rows = solver.split_rows(state)
+    record = _make_record(state, data, 0, work)
     records = [record]
 
     def converged() -> bool:
         near = tolerance is not None and record.gap <= tolerance
         return near or bool(solver.is_stationary(state))
 
+    # A copy: the start may be the caller's, and hold arrays of the training set.
+    state = _copy(state)
     advance = _advance_in_place if callback is None else _advance
     with _progress.progress_bar("solve", progress, "steps", max_steps) as report:
         while not (
@@ -436,12 +464,14 @@ def _solve(
             or record.step >= max_steps
         ):
             count = min(every, max_steps - record.step)
-            state = advance(solver, state, X, y, jnp.int32(count))
-            record = _make_record(solver, state, X, y, record.step + count)
+            state, rows = advance(state, rows, data, jnp.int32(count))
+            work = solver.work(solver.join_rows(state, rows))
+            record = _make_record(state, data, record.step + count, work)
             records.append(record)
             report(f"gap {record.gap:.2g}", count)
     history = History(*map(np.asarray, zip(*records, strict=True)))
-    return Solution(solver.model(state, X, y), history, state, converged())
+    model = state.solver.model(state, data)
+    return Solution(model, history, state, converged()), rows
 
 
 @jax.jit
@@ -449,41 +479,33 @@ def _copy(state: State) -> State:
     return jax.tree.map(jnp.copy, state)
 
 
-def _copy_to_donate(state: Any, holds_rows: bool) -> Any:
-    """A copy, which shares the cached kernel rows if nothing else holds them."""
-    if not holds_rows:
-        return _copy(state)
-    copy = _copy(state._replace(rows=state.rows._replace(kept=None)))
-    return copy._replace(rows=copy.rows._replace(kept=state.rows.kept))
-
-
 def _steps(
-    solver: Solver[..., State, Any, Data],
-    state: State,
-    X: Data,
-    y: Vector,
-    count: Array,
-) -> State:
-    return jax.lax.fori_loop(
-        jnp.zeros_like(count), count, lambda _, state: solver.step(state, X, y), state
+    state: State, rows: Any, data: TrainingSet, count: Array
+) -> tuple[State, Any]:
+    state = state.solver.join_rows(state, rows)
+    state = jax.lax.fori_loop(
+        jnp.zeros_like(count),
+        count,
+        lambda _, state: state.solver.step(state, data),
+        state,
     )
+    return state.solver.split_rows(state)
 
 
-_advance = jax.jit(_steps, static_argnums=0)
-_advance_in_place = jax.jit(_steps, static_argnums=0, donate_argnums=1)
+_advance = jax.jit(_steps, donate_argnums=1)
+_advance_in_place = jax.jit(_steps, donate_argnums=(0, 1))
 
 
-@functools.partial(jax.jit, static_argnums=0)
-def _evaluate(
-    solver: Solver[..., State, Any, Data], state: State, X: Data, y: Vector
-) -> tuple[Objective, Array]:
-    return solver.objective(state, X, y), solver.vectors(state)
+@jax.jit
+def _evaluate(state: SolverState, data: TrainingSet) -> tuple[Objective, Array]:
+    solver = state.solver
+    return solver.objective(state, data), solver.num_vectors(state)
 
 
 def _make_record(
-    solver: Solver[..., State, Any, Data], state: State, X: Data, y: Vector, step: int
+    state: SolverState, data: TrainingSet, step: int, work: int
 ) -> Progress:
-    objective, vectors = _evaluate(solver, state, X, y)
+    objective, vectors = _evaluate(state, data)
     primal, dual = map(float, objective)
     if np.isnan(primal):
         why = "numbers overflow; scale X down, or lower penalty"
@@ -491,4 +513,4 @@ def _make_record(
         raise ArgumentError("the objective", "be a number", got)
     lower = min(primal, dual)
     gap = abs(primal - dual) / lower if lower > 0 else np.inf
-    return Progress(step, primal, dual, gap, solver.work(state), int(vectors))
+    return Progress(step, primal, dual, gap, work, int(vectors))

@@ -1,6 +1,7 @@
-"""Checks of a training set of two classes, for all solvers."""
+"""A training set of two classes, which a solver reads once."""
 
 import zlib
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -8,29 +9,49 @@ import numpy as np
 from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Array, Float, Integer, Key
 
-from budgetjax import _checks, kernels
+from budgetjax import _checks
 from budgetjax._errors import ArgumentError
+from budgetjax._record import Record
 from budgetjax._rows import RawRows
-from budgetjax.kernels import Kernel, check_kernel
 
 # A number; one number per example, shape `(n,)`; the examples, shape `(n, d)`.
 Scalar = Float[Array, ""]
 Vector = Float[Array, " n"]
 Matrix = Float[Array, "n d"]
+Own = TypeVar("Own", bound="TrainingSet")
 
 
-def read_examples(
-    kernel: Kernel,
-    X: ArrayLike,
-    y: ArrayLike,
-    weight: ArrayLike | None = None,
-) -> tuple[Matrix, Vector, Vector | None]:
-    """Checks the training set of a kernel solver and gives it one dtype."""
-    check_kernel("kernel", kernel)
-    X = read_features(X)
-    kernels.check_range(kernel, X.dtype)
-    y = read_labels(y, X.shape[0], X.dtype)
-    return X, y, read_weight(weight, y)
+class TrainingSet(Record):
+    """Examples of two classes: checked, of one dtype, and on the device.
+
+    `budgetjax.Solver.read` makes it, so that `budgetjax.solve` need not read the same
+    arrays again for another penalty, or for other labels.
+
+    Attributes:
+      X: the examples, shape `(n, d)`, in the form that the solver visits them.
+      y: labels, -1 and +1, shape `(n,)`.
+      weight: the weight of each example, above 0, shape `(n,)`; None for ones.
+      digest_of_rows: a checksum of the rows; 0 if they were traced.
+    """
+
+    X: Any
+    y: Vector
+    weight: Vector | None
+    digest_of_rows: Integer[Array, ""]
+
+    @property
+    def dtype(self) -> np.dtype:
+        """The float type in which solvers compute."""
+        return self.y.dtype
+
+    @property
+    def digest(self) -> Integer[Array, ""]:
+        """A checksum of examples, labels and weights; 0 if any was traced."""
+        return digest(self.digest_of_rows, self.y, self.weight)
+
+    def with_labels(self: Own, y: ArrayLike) -> Own:
+        """The training set with other labels of the same rows, which are not copied."""
+        return self._replace(y=read_labels(y, len(self.y), self.dtype))
 
 
 def read_features(X: RawRows) -> Matrix:
@@ -112,26 +133,12 @@ def draw_examples(
     return jnp.minimum(found, n - 1)
 
 
-def digest(array: ArrayLike, kernel: Kernel | None = None) -> Integer[Array, ""]:
-    """A checksum of ordered values and of a kernel; 0 if traced."""
-    if _checks.is_traced((array, kernel)):
+def digest(*parts: Any) -> Integer[Array, ""]:
+    """A checksum of arrays, in order; 0 if any of them is traced."""
+    if _checks.is_traced(parts):
         return jnp.uint32(0)
-    value = zlib.crc32(type(kernel).__name__.encode())
-    # Parameters of a kernel may have been cast to another precision.
-    numbers = [np.asarray(leaf, np.float32) for leaf in jax.tree.leaves(kernel)]
-    for known in (np.asarray(array), *numbers):
-        value = zlib.crc32(np.ascontiguousarray(known).tobytes(), value)
+    value = 0
+    for known in jax.tree.leaves(parts):
+        # Of the numbers where they are, since a copy would take longer.
+        value = zlib.crc32(np.ascontiguousarray(known).view(np.uint8), value)
     return jax.device_put(np.uint32(value))
-
-
-def check_same(
-    name: str,
-    known: Integer[Array, ""],
-    array: ArrayLike,
-    kernel: Kernel | None = None,
-) -> None:
-    """Raises if the digest differs, unless one of the two was traced."""
-    stored, given = _checks.concrete(known), int(digest(array, kernel))
-    if stored is not None and stored and given and given != stored:
-        wanted = "be that of the training set of the state, in its order"
-        raise ArgumentError(name, wanted, "another of the same shape")

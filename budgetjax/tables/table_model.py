@@ -19,7 +19,8 @@ from budgetjax.tables.encoding import Encoding
 from budgetjax.tables.labels import encode_labels
 from budgetjax.tables.scaling import Scaling
 
-PerOutput = float | Float[np.ndarray, " outputs"]
+# A number, or one per output.
+PerOutput = float | np.floating | Float[np.ndarray, " outputs"]
 
 
 class TableModel(Wrapper):
@@ -168,7 +169,7 @@ class TableModel(Wrapper):
         return bool(np.any(self.intercept) or np.any(self.unit != 1))
 
     @property
-    def unit_of_targets(self) -> float | np.ndarray:
+    def unit_of_targets(self) -> PerOutput:
         """The unit of the targets that the model inside sees."""
         return np.exp(self.intercept) if self.link == losses.EXP else self.unit
 

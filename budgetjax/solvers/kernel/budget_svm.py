@@ -1,25 +1,21 @@
-"""A support vector machine on a budget of its worst examples; see `init`."""
-
-from typing import NamedTuple
+"""A support vector machine on a budget of its worst examples."""
 
 import jax
 import jax.numpy as jnp
-from jax.typing import ArrayLike, DTypeLike
+from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Integer
 
-from budgetjax import _checks, _record
-from budgetjax._errors import ArgumentError, names_errors
-from budgetjax._record import Name
+from budgetjax import _checks
+from budgetjax._errors import ArgumentError
+from budgetjax._record import Record, leaf
 from budgetjax.kernels import Kernel
-from budgetjax.model import KernelModel
-from budgetjax.solvers import training_set
-from budgetjax.solvers.kernel import norms, row_cache
-from budgetjax.solvers.kernel.norms import Norm, OneInfinity, TwoInfinity
-from budgetjax.solvers.kernel.row_cache import KernelRows
-from budgetjax.solvers.solver import Objective, Solver
-from budgetjax.solvers.training_set import Matrix, Scalar, Vector
+from budgetjax.solvers import row_cache
+from budgetjax.solvers.kernel.kernel_solver import KernelSolver, KernelState
+from budgetjax.solvers.kernel.norms import Norm, check_norm
+from budgetjax.solvers.row_cache import KernelRows
+from budgetjax.solvers.solver import Objective
+from budgetjax.solvers.training_set import Matrix, Scalar, TrainingSet, Vector
 
-NORMS = {"l1": OneInfinity, "l2": TwoInfinity}
 # Candidates for the first coefficient of a pair: one of each class, up and down.
 CANDIDATES = 4
 # Power iterations at the start that estimate the largest eigenvalue of `Q`; later steps
@@ -30,8 +26,7 @@ POWER_ITERATIONS = 8
 ROUNDING = 4
 
 
-@_record.record
-class Momentum(NamedTuple):
+class Momentum(Record):
     """The memory of an accelerated projected gradient.
 
     `point` is that of the next gradient, and `responses` is `Q point`; `weight` is `t`
@@ -45,55 +40,31 @@ class Momentum(NamedTuple):
     curvature: Scalar
 
 
-@_record.shown
-class State(NamedTuple):
-    """The state of the solver, which always satisfies all constraints; see `Solver`.
+class BudgetSVMState(KernelState):
+    """The state of the solver, which always satisfies all constraints.
 
     Attributes:
-      norm: the norm of the slacks, which holds the budget; see `norms.Norm`.
-      momentum: for all norms except "l1", for which it is None.
+      momentum: None for a norm whose steps move pairs.
     """
 
-    algorithm: Name
-    rows: KernelRows
-    norm: Norm | OneInfinity
-    penalty: Scalar
-    weight: Vector | None
-    coefficients: Vector
-    responses: Vector
-    num_updates: Integer[Array, ""]
     momentum: Momentum | None
-    digest: Integer[Array, ""]
 
 
-@names_errors("budget_svm.init")
-def init(
-    X: ArrayLike,
-    y: ArrayLike,
-    *,
-    kernel: Kernel,
-    budget: ArrayLike | None = None,
-    penalty: ArrayLike = 1.0,
-    weight: ArrayLike | None = None,
-    norm: str | Norm | OneInfinity = "l1",
-    cache_size: float | None = 512.0,
-    rows: KernelRows | None = None,
-) -> State:
+class BudgetSVM(KernelSolver[BudgetSVMState]):
     r"""A support vector machine whose loss counts only the worst-classified examples.
 
     Minimises :math:`\frac12 \|f\|^2 + C \|\xi\|` over :math:`f` and a bias :math:`b`,
     with the slacks :math:`\xi_i = \max(0, 1 - y_i (f(x_i) + b))` and a norm that
     depends on the B largest of them:
 
-    - ``"l1"``: their sum. In the dual problem :math:`0 \le \alpha_i \le C` and
-      :math:`\sum_i \alpha_i \le B C`. A budget of n is the ordinary support vector
-      machine.
-    - ``"l2"``: about their Euclidean norm, not squared; see `TwoInfinity`. In the dual
+    - ``OneInfinity(B)``: their sum. In the dual problem
+      :math:`0 \le \alpha_i \le C` and :math:`\sum_i \alpha_i \le B C`. A budget of n
+      is the ordinary support vector machine.
+    - ``TwoInfinity(B)``: about their Euclidean norm, not squared. In the dual
       problem :math:`\|\alpha\|_2 \le C` and :math:`\sum_i \alpha_i \le \sqrt B C`.
-    - an object: any other norm, see `budgetjax.norms.Norm`, such as
-      `budgetjax.norms.PInfinity`, with another p than these,
-      `budgetjax.norms.OneTwo`, between the Euclidean norm and the sum, or
-      `budgetjax.norms.Euclidean`, with a weight per example.
+    - any other `budgetjax.norms.Norm`, such as `PInfinity`, with another p than these,
+      `OneTwo`, between the Euclidean norm and the sum, or `Euclidean`, with a weight
+      per example.
 
     Examples outside the B worst have coefficient 0. At the optimum, however, several
     are usually tied, so more than B coefficients are nonzero: `budgetjax.prune` keeps
@@ -101,53 +72,43 @@ def init(
 
     A step raises the dual :math:`\sum_i \alpha_i - \frac12 \alpha^\top Q \alpha`:
 
-    - ``"l1"``: to its maximum over the pair of coefficients with the largest gain. The
-      first has the steepest slope up or down in either class (four candidates), the
-      second may be any other. O(n), and four or five kernel rows, unless they are
-      cached.
+    - ``OneInfinity``: to its maximum over the pair of coefficients with the largest
+      gain. The first has the steepest slope up or down in either class (four
+      candidates), the second may be any other. O(n), and four or five kernel rows,
+      unless they are cached.
     - otherwise: by an accelerated gradient step with the exact projection onto all
       constraints, which is restarted if it overshoots, so the dual never decreases:
       O(n^2), or O(n^2 d) if the kernel matrix is not kept. Under `jax.vmap` over
       budgets, the products with `Q` become one matrix product. (Pair steps would get
-      stuck on the surface of the ball :math:`\|\alpha\|_2 = C`, at half of the
-      optimum. With a multiplier in place of the ball they reach it, but later than
-      these steps.)
+      stuck on the surface of the ball :math:`\|\alpha\|_2 = C`, at half of the optimum.
+      With a multiplier in place of the ball they reach it, but later than these steps.)
 
     Args:
-      X, y, kernel, cache_size, rows: as in every kernel `init`; see `budgetjax.Solver`.
-      budget: B, at least 1, for "l1" and "l2". With "l1", a fractional part counts a
-        fraction of the next largest slack.
+      kernel, tolerance: as of every `budgetjax.KernelSolver`; nothing is drawn.
+      norm: of `budgetjax.norms`; it holds the budget B. A fractional part of that of
+        `OneInfinity` counts a fraction of the next largest slack. With weights of
+        examples it must be `OneInfinity`, whose budget they count in, too: the
+        projection of the others is onto a ball, not an ellipsoid.
       penalty: C, positive. To compare budgets, the paper takes it proportional to `1/B`
-        for "l1" and to `1/sqrt(B)` for "l2".
-      weight: the weight of each example, above 0, shape `(n,)`; 2 counts it twice, in
-        the budget too. Only for "l1": the projection of "l2" is onto a ball, not an
-        ellipsoid.
-      norm: "l1" or "l2", or an object with the methods of `budgetjax.norms.Norm`,
-        without `budget`.
-
-    Returns:
-      The state of the zero model. Budget and penalty are leaves, so `jax.vmap` can
-      sweep them; the norm is part of the tree's structure.
+        for `OneInfinity`, and to `1/sqrt(B)` for `TwoInfinity`.
 
     Example:
       >>> import jax
       >>> X, y = np.array([[0.0], [1.0], [3.0]]), np.array([-1, 1, 1])
-      >>> found = bj.solve(
-      ...     bj.budget_svm, X, y, kernel=bj.Linear(), budget=2, penalty=10.0
-      ... )
+      >>> solver = bj.BudgetSVM(bj.Linear(), bj.norms.OneInfinity(2), penalty=10.0)
+      >>> found = bj.solve(solver, X, y)
       >>> [round(float(alpha), 3) for alpha in found.state.coefficients]
       [2.0, 2.0, 0.0]
 
       Many budgets at once:
 
-      >>> X, y = jnp.asarray(X), jnp.asarray(y, float)
+      >>> data = solver.read(X, y)
       >>> def dual(budget):
-      ...     state = bj.budget_svm.init(
-      ...         X, y, kernel=bj.Linear(), budget=budget, penalty=1 / budget, norm="l2"
-      ...     )
-      ...     state = jax.lax.fori_loop(
-      ...         0, 100, lambda _, state: bj.budget_svm.step(state, X, y), state)
-      ...     return bj.budget_svm.objective(state, X, y).dual
+      ...     norm = bj.norms.TwoInfinity(budget)
+      ...     state = bj.BudgetSVM(bj.Linear(), norm, penalty=1 / budget).init(data)
+      ...     step = lambda _, state: state.solver.step(state, data)
+      ...     state = jax.lax.fori_loop(0, 100, step, state)
+      ...     return state.solver.objective(state, data).dual
       >>> jax.vmap(dual)(jnp.array([1.0, 2.0, 3.0])).shape
       (3,)
 
@@ -161,97 +122,77 @@ def init(
 
     Differences from the paper: the paper leaves the choice of the pair to a heuristic,
     here it is the pair with the largest gain within the constraints; and the paper
-    moves pairs for "l2" too.
+    moves pairs for `TwoInfinity` too.
     """
-    X, y, weight = training_set.read_examples(kernel, X, y, weight)
-    norm = _read_norm(norm, budget, X.dtype)
-    pairs = isinstance(norm, OneInfinity)
-    if weight is not None and not pairs:
-        raise ArgumentError("weight", "be None for all norms except 'l1'", "weights")
-    known_rows = row_cache.init_rows(kernel, X, CANDIDATES, cache_size, rows)
-    zeros = jnp.zeros_like(y)
-    momentum = None
-    if not pairs:
-        known_rows, curvature = _estimate_curvature(known_rows, X, y)
-        momentum = Momentum(zeros, zeros, jnp.ones((), X.dtype), curvature)
-    return State(
-        algorithm=Name("budget_svm"),
-        rows=known_rows,
-        norm=norm,
-        penalty=_checks.as_leaf("penalty", penalty, X.dtype, _checks.positive),
-        weight=weight,
-        coefficients=zeros,
-        responses=zeros,
-        num_updates=jnp.int32(0),
-        momentum=momentum,
-        digest=training_set.digest(y),
-    )
 
+    norm: Norm = leaf(check_norm)
+    penalty: ArrayLike = leaf(_checks.positive, default=1.0)
 
-def _read_norm(
-    norm: str | Norm | OneInfinity,
-    budget: ArrayLike | None,
-    dtype: DTypeLike,
-) -> Norm | OneInfinity:
-    """The norm of this name with this budget, or the norm itself, after checks."""
-    named = NORMS.get(norm) if isinstance(norm, str) else None
-    is_norm = isinstance(norm, Norm | OneInfinity) and not isinstance(norm, type)
-    if named is None and not is_norm:
-        wanted = "be 'l1', 'l2' or an object with least and project"
-        raise ArgumentError("norm", wanted, f"{norm!r}")
-    if (budget is None) != (named is None):
-        wanted = "be given for 'l1' and 'l2', and for no other norm"
-        raise ArgumentError("budget", wanted, f"{budget!r} for {norm!r}")
-    if named is None or budget is None:
-        return jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), norm)
-    return named(_checks.as_leaf("budget", budget, dtype, norms.at_least_one))
+    max_steps = 100_000
 
+    def batch(self, n: int) -> int:
+        return min(CANDIDATES, n)
 
-def step(state: State, X: Matrix, y: Vector) -> State:
-    """A pair step or a gradient step; see `init`."""
-    if isinstance(state.norm, OneInfinity):
-        return _pair_step(state, state.norm, X, y)
-    assert state.momentum is not None
-    return _gradient_step(state, state.norm, state.momentum, X, y)
+    def bind(self, data):
+        if data.weight is not None and not self.norm.moves_pairs:
+            wanted = "be None, as OneInfinity is the only norm with weights"
+            raise ArgumentError("weight", wanted, "weights")
+        norm = jax.tree.map(
+            lambda leaf: _checks.as_leaves("norm", leaf, data.dtype), self.norm
+        )
+        return super().bind(data)._replace(norm=norm)
 
+    def start(self, data: TrainingSet, rows: KernelRows) -> BudgetSVMState:
+        zeros, momentum = jnp.zeros_like(data.y), None
+        if not self.norm.moves_pairs:
+            given = self.kernel, rows, data.X, data.y
+            rows, curvature = _estimate_curvature(*given)
+            momentum = Momentum(zeros, zeros, jnp.ones((), data.dtype), curvature)
+        return self.zero(BudgetSVMState, data, rows, momentum=momentum)
 
-def objective(state: State, X: Matrix, y: Vector) -> Objective:
-    """The primal value with the best bias, and the dual value; O(n log n)."""
-    squared_norm = jnp.sum(state.coefficients * state.responses)
-    return Objective(
-        primal=squared_norm / 2 + state.penalty * _minimise_over_bias(state, y)[0],
-        dual=jnp.sum(state.coefficients) - squared_norm / 2,
-    )
+    def step(self, state: BudgetSVMState, data: TrainingSet) -> BudgetSVMState:
+        """A pair step or a gradient step."""
+        if state.momentum is None:
+            return _pair_step(state, data)
+        return _gradient_step(state, state.momentum, data)
 
+    def objective(self, state: BudgetSVMState, data: TrainingSet) -> Objective:
+        """The primal value with the best bias, and the dual value; O(n log n)."""
+        squared_norm = jnp.sum(state.coefficients * state.responses)
+        loss = _minimise_over_bias(state, data)[0]
+        return Objective(
+            primal=squared_norm / 2 + self.penalty * loss,
+            dual=jnp.sum(state.coefficients) - squared_norm / 2,
+        )
 
-def model(state: State, X: ArrayLike, y: ArrayLike) -> KernelModel:
-    """The model of the coefficients, with the bias that minimises the primal value.
+    def bias(self, state: BudgetSVMState, data: TrainingSet) -> Scalar:
+        """The bias that minimises the primal value.
 
-    At the optimum this bias satisfies the KKT conditions, but it needs no example
-    between the bounds, and before the optimum it is the best for these coefficients.
-    """
-    bias = _minimise_over_bias(state, jnp.asarray(y, state.responses.dtype))[1]
-    return KernelModel.from_coefficients(
-        state.rows.kernel, X, y, state.coefficients, bias
-    )
+        At the optimum this bias satisfies the KKT conditions, but it needs no example
+        between the bounds, and before the optimum it is the best for the coefficients.
+        """
+        return _minimise_over_bias(state, data)[1]
 
 
 @jax.jit
-def _minimise_over_bias(state: State, y: Vector) -> tuple[Scalar, Scalar]:
+def _minimise_over_bias(
+    state: BudgetSVMState, data: TrainingSet
+) -> tuple[Scalar, Scalar]:
     """The least norm of the slacks over all biases, and that bias."""
-    slacks = 1 - state.responses
-    if isinstance(state.norm, OneInfinity):
-        return state.norm.least(slacks, y, state.weight)
-    return state.norm.least(slacks, y)
+    norm, slacks = state.solver.norm, 1 - state.responses
+    if norm.moves_pairs:
+        return norm.least(slacks, data.y, data.weight)
+    return norm.least(slacks, data.y)
 
 
-def _pair_step(state: State, norm: OneInfinity, X: Matrix, y: Vector) -> State:
+def _pair_step(state: BudgetSVMState, data: TrainingSet) -> BudgetSVMState:
+    solver, X, y = state.solver, data.X, data.y
     alpha, diagonal = state.coefficients, state.rows.diagonal
     slopes = 1 - state.responses
-    caps, quantum = _max_coefficients(state)
+    caps, quantum = _max_coefficients(solver.penalty, data)
     firsts, movable = _find_candidates(state, caps, slopes, y)
-    rows = row_cache.fetch(state.rows, X, firsts, movable)
-    room = jnp.maximum(norm.budget * state.penalty - jnp.sum(alpha), 0) / 2
+    rows = row_cache.fetch(solver.kernel, state.rows, X, firsts, movable)
+    room = jnp.maximum(solver.norm.budget * solver.penalty - jnp.sum(alpha), 0) / 2
 
     def best_partner(first, movable, row):
         """The second of the best pair, the change of the first, and the gain."""
@@ -282,7 +223,7 @@ def _pair_step(state: State, norm: OneInfinity, X: Matrix, y: Vector) -> State:
     improves = gains[best] > 0
     change = jnp.where(improves, change, 0)
     reaction = -y[first] * y[second] * change
-    rows = row_cache.fetch(rows, X, second[None], improves[None])
+    rows = row_cache.fetch(solver.kernel, rows, X, second[None], improves[None])
     second_row = rows.kept[rows.places[second]]
     response_change = y * (
         y[first] * change * first_rows[best] + y[second] * reaction * second_row
@@ -296,7 +237,7 @@ def _pair_step(state: State, norm: OneInfinity, X: Matrix, y: Vector) -> State:
 
 
 def _find_candidates(
-    state: State, caps: Vector, slopes: Vector, y: Vector
+    state: BudgetSVMState, caps: Vector, slopes: Vector, y: Vector
 ) -> tuple[Integer[Array, " firsts"], Bool[Array, " firsts"]]:
     """The steepest way up in each class, then down, and whether there is one."""
     up = jnp.where(state.coefficients < caps, slopes, -jnp.inf)
@@ -311,26 +252,27 @@ def _find_candidates(
     return firsts, movable & jnp.concatenate([jnp.ones(2, bool), ~again])
 
 
-def _max_coefficients(state: State) -> tuple[Vector, Scalar]:
+def _max_coefficients(penalty: Scalar, data: TrainingSet) -> tuple[Vector, Scalar]:
     """The maximum of each coefficient, and their common unit.
 
     All maxima are multiples of the unit, the spacing of floats at the largest one, up
     to which its multiples are added without rounding.
     """
-    ones = jnp.ones_like(state.coefficients) if state.weight is None else state.weight
-    caps = state.penalty * ones
+    ones = jnp.ones_like(data.y) if data.weight is None else data.weight
+    caps = penalty * ones
     largest = jnp.max(caps)
     quantum = jnp.nextafter(largest, jnp.full_like(largest, jnp.inf)) - largest
     return jnp.trunc(caps / quantum) * quantum, quantum
 
 
 def _gradient_step(
-    state: State, norm: Norm, momentum: Momentum, X: Matrix, y: Vector
-) -> State:
-    alpha, point = state.coefficients, momentum.point
+    state: BudgetSVMState, momentum: Momentum, data: TrainingSet
+) -> BudgetSVMState:
+    solver, alpha, point = state.solver, state.coefficients, momentum.point
     ascent = (1 - momentum.responses) / momentum.curvature
-    projected = norm.project(point + ascent, y, state.penalty)
-    rows, responses = row_cache.product(state.rows, X, y, projected)
+    projected = solver.norm.project(point + ascent, data.y, solver.penalty)
+    given = solver.kernel, state.rows, data.X, data.y, projected
+    rows, responses = row_cache.product(*given)
 
     # Computed from the change, which suffers less from rounding than two values. A
     # decrease within rounding is ignored: near the optimum all gains are smaller.
@@ -368,7 +310,7 @@ def _gradient_step(
 
 @jax.jit
 def _estimate_curvature(
-    rows: KernelRows, X: Matrix, y: Vector
+    kernel: Kernel, rows: KernelRows, X: Matrix, y: Vector
 ) -> tuple[KernelRows, Scalar]:
     """The largest curvature of `Q` along balanced directions, estimated from below.
 
@@ -382,7 +324,7 @@ def _estimate_curvature(
     def body(_, carry):
         rows, vector, _ = carry
         vector = vector / jnp.maximum(jnp.linalg.norm(vector), tiny)
-        rows, image = row_cache.product(rows, X, y, vector)
+        rows, image = row_cache.product(kernel, rows, X, y, vector)
         image = balanced(image)
         return rows, image, jnp.linalg.norm(image)
 
@@ -392,15 +334,3 @@ def _estimate_curvature(
     ends = jnp.int32(0), jnp.int32(POWER_ITERATIONS)
     rows, _, size = jax.lax.fori_loop(*ends, body, carry)
     return rows, jnp.where(size > 0, size, 1)
-
-
-budget_svm = Solver(
-    "budget_svm",
-    init,
-    row_cache.prepare,
-    step,
-    objective,
-    model,
-    row_cache.work,
-    max_steps=100_000,
-)

@@ -13,28 +13,24 @@ well. The weights :math:`v_i` are 1 by default.
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
-from jaxtyping import Array, Float, Integer, Key
+from jaxtyping import Array, Float, Integer
 
-from budgetjax import _checks, _record
-from budgetjax._errors import names_errors
-from budgetjax._record import Name, Static
-from budgetjax.kernels import Kernel
-from budgetjax.model import KernelModel
-from budgetjax.solvers import training_set
-from budgetjax.solvers.kernel import row_cache
-from budgetjax.solvers.kernel.row_cache import KernelRows
-from budgetjax.solvers.solver import Objective, Solver
-from budgetjax.solvers.training_set import Matrix, Scalar, Vector
+from budgetjax import _checks
+from budgetjax._record import leaf, static
+from budgetjax.solvers import row_cache, training_set
+from budgetjax.solvers.kernel.kernel_solver import KernelSolver, KernelState
+from budgetjax.solvers.row_cache import KernelRows
+from budgetjax.solvers.solver import Objective
+from budgetjax.solvers.training_set import Scalar, TrainingSet, Vector
 
 
-@_record.shown
-class State(NamedTuple):
-    """The state of a solver of the SVM on `n` examples; see `budgetjax.Solver`.
+class HingeState(KernelState):
+    """The state of a solver of the SVM on `n` examples.
 
     Attributes:
       coefficients: alpha, or the solver's own form of it, shape `(n,)`.
@@ -43,51 +39,60 @@ class State(NamedTuple):
       num_visits: the number of visits to drawn examples.
     """
 
-    algorithm: Name
-    rows: KernelRows
-    penalty: Scalar
-    weight: Vector | None
-    coefficients: Vector
-    responses: Vector
     lost: Vector
     num_visits: Integer[Array, ""]
-    num_updates: Integer[Array, ""]
-    key: Key[Array, ""]
-    digest: Integer[Array, ""]
-    fit_bias: Static
 
 
-def init_state(
-    name: str,
-    rows: KernelRows,
-    y: Vector,
-    weight: Vector | None,
-    penalty: ArrayLike,
-    seed: ArrayLike = 0,
-    fit_bias: bool = False,
-) -> State:
-    """The state of the zero model on a checked training set."""
-    zeros = jnp.zeros_like(y)
-    return State(
-        algorithm=Name(name),
-        rows=rows,
-        penalty=_checks.as_leaf("penalty", penalty, y.dtype, _checks.positive),
-        weight=weight,
-        coefficients=zeros,
-        responses=zeros,
-        lost=zeros,
-        num_visits=jnp.int32(0),
-        num_updates=jnp.int32(0),
-        key=jax.random.key(_checks.seed(seed)),
-        digest=training_set.digest(y),
-        fit_bias=Static(fit_bias),
-    )
+class HingeSolver(KernelSolver[HingeState], abstract=True):
+    """A solver of the kernel SVM by its dual; see `budgetjax.KernelSolver`.
 
+    Attributes:
+      penalty: C, positive.
+      batch_size: examples per step.
+    """
 
-def limits(state: State) -> Vector:
-    """The maximum of each coefficient, `C v`."""
-    ones = jnp.ones_like(state.responses) if state.weight is None else state.weight
-    return state.penalty * ones
+    penalty: ArrayLike = leaf(_checks.positive, default=1.0)
+    batch_size: int = static(default=64, check=_checks.size, kw_only=True)
+
+    def batch(self, n: int) -> int:
+        return min(self.batch_size, n)
+
+    def start(self, data: TrainingSet, rows: KernelRows) -> HingeState:
+        zeros = jnp.zeros_like(data.y)
+        more = {"lost": zeros, "num_visits": jnp.int32(0)}
+        return self.zero(HingeState, data, rows, **more)
+
+    def objective(self, state: HingeState, data: TrainingSet) -> Objective:
+        """`J` of the coefficients with the best bias, and `D`; O(n log n)."""
+        squared_norm = jnp.sum(state.coefficients * state.responses)
+        bias = self.bias(state, data)
+        slacks = jnp.maximum(1 - (state.responses + data.y * bias), 0)
+        slacks = slacks if data.weight is None else data.weight * slacks
+        return Objective(
+            squared_norm / 2 + self.penalty * jnp.sum(slacks),
+            jnp.sum(state.coefficients) - squared_norm / 2,
+        )
+
+    def change(
+        self,
+        state: HingeState,
+        data: TrainingSet,
+        examples: Integer[Array, " batch"],
+        steps: Float[Array, " batch"],
+    ) -> HingeState:
+        """The state after the coefficients of these examples have changed by `steps`.
+
+        All responses follow; O(n d) per changed one whose kernel row is not kept. At
+        most `batch` examples can change at once. It counts no updates.
+        """
+        steps = merge_repeats(examples, steps)
+        rows = row_cache.fetch(self.kernel, state.rows, data.X, examples, steps != 0)
+        return add_steps(state._replace(rows=rows), data.y, examples, steps)
+
+    def limits(self, data: TrainingSet) -> Vector:
+        """The maximum of each coefficient, `C v`."""
+        ones = jnp.ones_like(data.y) if data.weight is None else data.weight
+        return jnp.asarray(self.penalty * ones)
 
 
 def best_change(
@@ -102,8 +107,7 @@ def best_change(
     return jnp.clip(best, 0, limits) - coefficients
 
 
-# A state of this file, or another with the fields that `draw` and `apply_steps` use.
-Drawing = TypeVar("Drawing", bound=Any)
+Drawing = TypeVar("Drawing", bound=HingeState)
 # Maps the coefficient of a visited example, its response, `k(x, x)`, its limit and the
 # number of the visit, from 1, to the change of the coefficient.
 Visit = Callable[..., Scalar]
@@ -112,7 +116,7 @@ Visit = Callable[..., Scalar]
 class Batch(NamedTuple):
     """The examples of a step, in the order of their visits.
 
-    Attributes:
+    Args:
       block: their signed kernel values, `Q` among them.
     """
 
@@ -123,32 +127,35 @@ class Batch(NamedTuple):
 
 
 def draw(
-    state: Drawing, X: Matrix, y: Vector, weight: Vector | None
+    state: Drawing, data: TrainingSet, weight: Vector | None
 ) -> tuple[Drawing, Batch]:
     """A batch, drawn with replacement and in proportion to `weight`; O(batch^2 d).
 
     With their kernel values, each of its visits can account for those before it.
     """
     key, draw_key = jax.random.split(state.key)
-    n, size = state.coefficients.shape[0], state.rows.batch.value
+    n = state.coefficients.shape[0]
+    size = state.solver.batch(n)
     drawn = training_set.draw_examples(draw_key, (size,), n, weight)
-    rows, block = row_cache.signed_block(state.rows, X, y, drawn)
+    rows, block = row_cache.signed_block(
+        *(state.solver.kernel, state.rows, data.X, data.y, drawn)
+    )
     batch = Batch(drawn, state.responses[drawn], rows.diagonal[drawn], block)
     visits = state.num_visits + size
     return state._replace(rows=rows, key=key, num_visits=visits), batch
 
 
 def visit(
-    state: State, X: Matrix, y: Vector, change: Visit, weight: Vector | None = None
-) -> State:
+    state: HingeState, data: TrainingSet, change: Visit, weight: Vector | None = None
+) -> HingeState:
     """The state after `batch_size` visits; O(batch^2 d), plus O(n d) per change.
 
     Kernel values among the drawn examples keep their responses up to date; then the
     kernel rows of the examples that changed, often few, update all other responses.
     """
     before = state.num_visits
-    state, (drawn, responses, diagonal, block) = draw(state, X, y, weight)
-    start, upper = state.coefficients[drawn], limits(state)[drawn]
+    state, (drawn, responses, diagonal, block) = draw(state, data, weight)
+    start, upper = state.coefficients[drawn], state.solver.limits(data)[drawn]
     # An example may be drawn twice.
     same = (drawn[:, None] == drawn[None]).astype(start.dtype)
 
@@ -166,20 +173,8 @@ def visit(
         jnp.int32(0), jnp.int32(drawn.shape[0]), body, jnp.zeros_like(start)
     )
     updates = state.num_updates + jnp.sum(steps != 0, dtype=jnp.int32)
-    return apply_steps(state._replace(num_updates=updates), X, y, drawn, steps)
-
-
-def apply_steps(
-    state: State,
-    X: Matrix,
-    y: Vector,
-    drawn: Integer[Array, " batch"],
-    steps: Float[Array, " batch"],
-) -> State:
-    """The state after some coefficients have changed by `steps`."""
-    steps = merge_repeats(drawn, steps)
-    rows = row_cache.fetch(state.rows, X, drawn, steps != 0)
-    return add_steps(state._replace(rows=rows), y, drawn, steps)
+    state = state._replace(num_updates=updates)
+    return state.solver.change(state, data, drawn, steps)
 
 
 def add_steps(
@@ -188,7 +183,7 @@ def add_steps(
     drawn: Integer[Array, " batch"],
     steps: Float[Array, " batch"],
 ) -> Drawing:
-    """As `apply_steps`, of different examples whose rows are kept."""
+    """As `HingeSolver.change`, of different examples whose rows are kept."""
     rows, changed = state.rows, steps != 0
     order = jnp.argsort(~changed, stable=True)
 
@@ -248,60 +243,3 @@ def weighted_quantile(points: Vector, weight: Vector, target: ArrayLike) -> Scal
     lower = jnp.argmax(ends >= target - slack)
     upper = jnp.argmax(ends > target + slack)
     return (points[lower] + points[upper]) / 2
-
-
-def _bias(state: State, y: Vector) -> Scalar:
-    """The bias that minimises the hinge loss."""
-    if not state.fit_bias:
-        return jnp.zeros((), y.dtype)
-    return least_bias(1 - state.responses, y, state.weight)
-
-
-def objective(state: State, X: Matrix, y: Vector) -> Objective:
-    """`J` of the coefficients with the best bias, and `D`; O(n log n)."""
-    squared_norm = jnp.sum(state.coefficients * state.responses)
-    slacks = jnp.maximum(1 - (state.responses + y * _bias(state, y)), 0)
-    slacks = slacks if state.weight is None else state.weight * slacks
-    return Objective(
-        squared_norm / 2 + state.penalty * jnp.sum(slacks),
-        jnp.sum(state.coefficients) - squared_norm / 2,
-    )
-
-
-def model(state: State, X: ArrayLike, y: ArrayLike) -> KernelModel:
-    """The model of the coefficients, with the bias of the least hinge loss."""
-    bias = _bias(state, jnp.asarray(y, state.responses.dtype))
-    return KernelModel.from_coefficients(
-        state.rows.kernel, X, y, state.coefficients, bias
-    )
-
-
-def make_visiting_solver(
-    name: str,
-    doc: str | None,
-    step: Callable[..., State],
-    objective: Callable[..., Objective] = objective,
-    model: Callable[..., KernelModel] = model,
-) -> Solver:
-    """A solver without a bias whose steps visit drawn examples; `doc` is of `init`."""
-
-    @names_errors(f"{name}.init")
-    def init(
-        X: ArrayLike,
-        y: ArrayLike,
-        *,
-        kernel: Kernel,
-        penalty: ArrayLike = 1.0,
-        weight: ArrayLike | None = None,
-        batch_size: int = 64,
-        cache_size: float | None = 512.0,
-        rows: KernelRows | None = None,
-        seed: ArrayLike = 0,
-    ) -> State:
-        X, y, weight = training_set.read_examples(kernel, X, y, weight)
-        rows = row_cache.init_rows(kernel, X, batch_size, cache_size, rows)
-        return init_state(name, rows, y, weight, penalty, seed)
-
-    init.__doc__ = doc
-    prepare, work = row_cache.prepare, row_cache.work
-    return Solver(name, init, prepare, step, objective, model, work)

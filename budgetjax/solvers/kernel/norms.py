@@ -23,7 +23,7 @@ many problems at once under `jax.vmap`.
 """
 
 from collections.abc import Callable
-from typing import Protocol, TypeVar, runtime_checkable
+from typing import ClassVar, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -31,6 +31,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float
 
 from budgetjax import _checks
+from budgetjax._errors import ArgumentError
 from budgetjax._record import Record, leaf
 from budgetjax.solvers.kernel import hinge_dual, water_level
 from budgetjax.solvers.training_set import Scalar, Vector
@@ -53,17 +54,20 @@ at_least_one = _checks.number(
 _above_one = _checks.number("a finite number above 1", lambda number: number > 1)
 
 
-@runtime_checkable
-class Norm(Protocol):
-    """The methods that `budget_svm` needs of a norm of slacks, a pytree of arrays.
+class Norm(Record, abstract=True):
+    """A norm of slacks, as far as `budgetjax.BudgetSVM` needs it.
 
-    The norm must not decrease when a slack grows. `OneInfinity` has no projection,
-    since its steps move pairs.
+    A norm of your own is a subclass with these methods. It must not decrease when a
+    slack grows.
     """
+
+    # Whether steps move pairs of coefficients, as for `OneInfinity` alone; examples may
+    # then have weights, and nothing is projected.
+    moves_pairs: ClassVar[bool] = False
 
     def least(self, heights: Vector, y: Vector) -> tuple[Scalar, Scalar]:
         """The least norm of `max(0, heights - y bias)`, and the bias."""
-        ...
+        raise NotImplementedError
 
     def project(self, values: Vector, y: Vector, penalty: Scalar) -> Vector:
         """The coefficients that are closest to these values.
@@ -71,10 +75,17 @@ class Norm(Protocol):
         They are at least 0, balanced, `sum_i y_i alpha_i = 0`, and have a dual norm of
         at most the penalty.
         """
-        ...
+        raise NotImplementedError
 
 
-class OneInfinity(Record):
+def check_norm(name: str, value: object) -> None:
+    """Raises if this is no norm."""
+    if not isinstance(value, Norm):
+        wanted = "be a norm, such as budgetjax.norms.OneInfinity(budget)"
+        raise ArgumentError(name, wanted, f"{value!r}")
+
+
+class OneInfinity(Norm):
     """Between the sum and the maximum: the sum of the `budget` largest entries.
 
     Attributes:
@@ -82,6 +93,8 @@ class OneInfinity(Record):
     """
 
     budget: ArrayLike = leaf(at_least_one)
+
+    moves_pairs = True
 
     def least(
         self, heights: Vector, y: Vector, weight: Vector | None = None
@@ -109,7 +122,7 @@ class OneInfinity(Record):
         return jnp.sum(weight * rest) + self.budget * phi, bias
 
 
-class TwoInfinity(Record):
+class TwoInfinity(Norm):
     """Between the Euclidean norm and the largest entry, `t = sqrt(budget)`.
 
     It is at least the Euclidean norm of the `budget` largest entries, and exceeds it by
@@ -157,7 +170,7 @@ class TwoInfinity(Record):
         return jnp.sqrt(jnp.sum(rest**2)) + jnp.sqrt(self.budget) * phi, bias
 
 
-class PInfinity(Record):
+class PInfinity(Norm):
     """Between the p-norm and the largest entry, `t = budget^(1/p)`.
 
     It is at least the p-norm of the `budget` largest entries, and exceeds it by at most
@@ -171,7 +184,7 @@ class PInfinity(Record):
     Example:
       >>> X, y = np.array([[0.0], [1.0], [3.0]]), np.array([-1, 1, 1])
       >>> norm = bj.norms.PInfinity(budget=2.0, p=1.5)
-      >>> found = bj.solve(bj.budget_svm, X, y, kernel=bj.Linear(), norm=norm)
+      >>> found = bj.solve(bj.BudgetSVM(bj.Linear(), norm), X, y)
       >>> found.model.predict(X).tolist()
       [-1, 1, 1]
     """
@@ -279,7 +292,7 @@ class PInfinity(Record):
         return values[best], biases[best]
 
 
-class OneTwo(Record):
+class OneTwo(Norm):
     """Between the Euclidean norm and the sum of all entries, `t = sqrt(budget)`.
 
     The K-functional of these two is `||v|| = min_{phi >= 0} sum_i max(0, v_i - phi) +
@@ -295,7 +308,7 @@ class OneTwo(Record):
     Example:
       >>> X, y = np.array([[0.0], [1.0], [3.0]]), np.array([-1, 1, 1])
       >>> norm = bj.norms.OneTwo(budget=2.0)
-      >>> found = bj.solve(bj.budget_svm, X, y, kernel=bj.Linear(), norm=norm)
+      >>> found = bj.solve(bj.BudgetSVM(bj.Linear(), norm), X, y)
       >>> found.model.predict(X).tolist()
       [-1, 1, 1]
     """
@@ -335,7 +348,7 @@ class OneTwo(Record):
         return values[best], biases[best]
 
 
-class Euclidean(Record):
+class Euclidean(Norm):
     """The Euclidean norm with a weight per entry, `sqrt(sum_i m_i v_i^2)`.
 
     Attributes:
@@ -344,7 +357,7 @@ class Euclidean(Record):
     Example:
       >>> X, y = np.array([[0.0], [1.0], [3.0]]), np.array([-1, 1, 1])
       >>> norm = bj.norms.Euclidean(np.array([1.0, 1.0, 0.1]))
-      >>> found = bj.solve(bj.budget_svm, X, y, kernel=bj.Linear(), norm=norm)
+      >>> found = bj.solve(bj.BudgetSVM(bj.Linear(), norm), X, y)
       >>> found.model.predict(X).tolist()
       [-1, 1, 1]
     """
@@ -579,3 +592,12 @@ def _rebalance(coefficients: Vector, y: Vector, most: ArrayLike) -> Vector:
     sums = _class_sums(coefficients, y)
     total = jnp.minimum(jnp.min(sums), most / 2)
     return coefficients * _by_class(total / jnp.where(sums > 0, sums, 1), y)
+
+
+# The norms of the paper's figures, by the names that it gives their parts.
+BY_NAME = {"l1": OneInfinity, "l2": TwoInfinity}
+
+
+def named(name: str, budget: ArrayLike) -> Norm:
+    """The norm of this name: "l1" is `OneInfinity`, and "l2" is `TwoInfinity`."""
+    return _checks.look_up("norm", BY_NAME, name)(budget)

@@ -1,6 +1,6 @@
-"""The Stochastic Batch Perceptron; see `init`."""
+"""The Stochastic Batch Perceptron."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -8,16 +8,16 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Integer, Key
 
-from budgetjax import _checks, _record
+from budgetjax import _checks
 from budgetjax._errors import ArgumentError, names_errors
-from budgetjax._record import Name, Static
-from budgetjax.kernels import Kernel
+from budgetjax._record import leaf, static
 from budgetjax.model import KernelModel
-from budgetjax.solvers import training_set
-from budgetjax.solvers.kernel import row_cache, water_level
-from budgetjax.solvers.kernel.row_cache import KernelRows
-from budgetjax.solvers.solver import Objective, Solver
-from budgetjax.solvers.training_set import Matrix, Scalar, Vector
+from budgetjax.solvers import row_cache, training_set
+from budgetjax.solvers.kernel import water_level
+from budgetjax.solvers.kernel.kernel_solver import KernelSolver, KernelState
+from budgetjax.solvers.row_cache import KernelRows
+from budgetjax.solvers.solver import Objective
+from budgetjax.solvers.training_set import Scalar, TrainingSet, Vector
 
 # Examples per group; a draw picks a group first.
 GROUP = 128
@@ -27,9 +27,8 @@ WET = 4
 BIAS_TOLERANCE = 1e-2
 
 
-@_record.shown
-class State(NamedTuple):
-    """The state of the Stochastic Batch Perceptron; see `budgetjax.Solver`.
+class SBPState(KernelState):
+    """The state of the Stochastic Batch Perceptron.
 
     Attributes:
       first_rate: eta_0.
@@ -41,40 +40,15 @@ class State(NamedTuple):
       mean_responses: the same average of the responses, shape `(n,)`.
     """
 
-    algorithm: Name
-    rows: KernelRows
-    slack: Scalar
-    weight: Vector | None
     first_rate: Scalar
-    average_power: Scalar
-    coefficients: Vector
-    responses: Vector
     squared_norm: Scalar
     level: Scalar
     bias: Scalar
     mean_coefficients: Vector
     mean_responses: Vector
-    num_updates: Integer[Array, ""]
-    key: Key[Array, ""]
-    digest: Integer[Array, ""]
-    fit_bias: Static
 
 
-@names_errors("sbp.init")
-def init(  # noqa: PLR0913
-    X: ArrayLike,
-    y: ArrayLike,
-    *,
-    kernel: Kernel,
-    slack: ArrayLike,
-    weight: ArrayLike | None = None,
-    fit_bias: bool = True,
-    batch_size: int = 64,
-    average_power: ArrayLike = 1.0,
-    cache_size: float | None = 512.0,
-    rows: KernelRows | None = None,
-    seed: ArrayLike = 0,
-) -> State:
+class SBP(KernelSolver[SBPState]):
     r"""The kernel SVM with the largest margin after some slack, by stochastic ascent.
 
     Over all :math:`\|w\| \le 1` it maximises the water level :math:`\gamma(c, n \nu)`
@@ -102,8 +76,7 @@ def init(  # noqa: PLR0913
     as many updates, O(n) each, in a few passes over the responses.
 
     Args:
-      X, y, kernel, weight, cache_size, rows, seed: as in every kernel `init`; see
-        `budgetjax.Solver`.
+      kernel, tolerance, seed: as of every `budgetjax.KernelSolver`.
       slack: nu, the mean slack, at least 0, relative to a weight vector of norm 1; 0 is
         a hard margin. The SVM with optimum :math:`w^*` for
         :math:`\frac{\lambda}{2} \|w\|^2` plus the mean hinge loss has
@@ -119,8 +92,7 @@ def init(  # noqa: PLR0913
     Example:
       >>> data = bj.datasets.load("checkerboard")
       >>> X, y = data.X_train[:1000], data.y_train[:1000]
-      >>> found = bj.solve(
-      ...     bj.sbp, X, y, kernel=bj.RBF(8.0), slack=0.01, max_steps=100)
+      >>> found = bj.solve(bj.SBP(bj.RBF(8.0), slack=0.01), X, y, max_steps=100)
       >>> bool((found.model.predict(data.X_test) == data.y_test).mean() > 0.9)
       True
 
@@ -138,68 +110,114 @@ def init(  # noqa: PLR0913
     Newton's method finds the levels, without sorting or selection. With a bias, the
     paper draws either class with equal probability; here the classes alternate.
     """
-    X, y, weight = training_set.read_examples(kernel, X, y, weight)
-    rows = row_cache.init_rows(kernel, X, batch_size, cache_size, rows)
-    slack = _checks.as_leaf("slack", slack, X.dtype, _checks.non_negative)
-    largest = jnp.max(rows.diagonal)
-    zeros = jnp.zeros_like(rows.squares)
-    scalar = jnp.zeros((), X.dtype)
-    return State(
-        algorithm=Name("sbp"),
-        rows=rows,
-        slack=slack,
-        weight=weight,
-        average_power=_checks.as_leaf(
-            "average_power", average_power, X.dtype, _checks.non_negative
-        ),
-        first_rate=jnp.where(largest > 0, jax.lax.rsqrt(largest), 1),
-        coefficients=zeros,
-        responses=zeros,
-        squared_norm=scalar,
-        level=slack,
-        bias=scalar,
-        mean_coefficients=zeros,
-        mean_responses=zeros,
-        num_updates=jnp.int32(0),
-        key=jax.random.key(_checks.seed(seed)),
-        digest=training_set.digest(y),
-        fit_bias=Static(_checks.flag("fit_bias", fit_bias)),
-    )
 
+    slack: ArrayLike = leaf(_checks.non_negative)
+    fit_bias: bool = static(default=True, check=_checks.flag, kw_only=True)
+    batch_size: int = static(default=64, check=_checks.size, kw_only=True)
+    average_power: ArrayLike = leaf(_checks.non_negative, default=1.0, kw_only=True)
 
-def step(state: State, X: Matrix, y: Vector) -> State:
-    """Up to `batch_size` updates; see `init`."""
-    batch = state.rows.batch.value
-    key, for_new, for_draws = jax.random.split(state.key, 3)
-    chances = jax.random.uniform(for_draws, (batch,), state.responses.dtype)
-    first = _first_example(state, y, chances[0])
-    # If all rows are cached, any example can be drawn.
-    rows, new, ready = state.rows, jnp.zeros(batch, jnp.int32), jnp.zeros(batch, bool)
-    if not rows.complete:
-        new, ready, spare = _new_examples(state, y, first, for_new)
-        rows = row_cache.fetch(rows, X, new, ready, spare)
-    start, volume = state.num_updates, _volume(state)
+    max_steps = 2000
+    callback_every = 20
 
-    def update(carry):
-        state, i, ready = carry
-        state, ready = _update(state, y, i, rows, volume), ready & (new != i)
-        chance = chances[jnp.minimum(state.num_updates - start, batch - 1)]
-        return state, _next_example(state, y, chance, rows, new, ready), ready
+    def batch(self, n: int) -> int:
+        return min(self.batch_size, n)
 
-    # The row of the first example is cached, so every step makes an update. The rows
-    # are not part of the loop's state, since it does not change them.
-    state, *_ = jax.lax.while_loop(
-        lambda carry: (carry[0].num_updates < start + batch) & (carry[1] >= 0),
-        update,
-        (state._replace(rows=None), first, ready),
-    )
-    return state._replace(rows=rows, key=key)
+    def start(self, data: TrainingSet, rows: KernelRows) -> SBPState:
+        largest = jnp.max(rows.diagonal)
+        zeros, scalar = jnp.zeros_like(data.y), jnp.zeros((), data.dtype)
+        return self.zero(
+            *(SBPState, data, rows),
+            first_rate=jnp.where(largest > 0, jax.lax.rsqrt(largest), 1),
+            squared_norm=scalar,
+            level=jnp.asarray(self.slack),
+            bias=scalar,
+            mean_coefficients=zeros,
+            mean_responses=zeros,
+        )
+
+    def step(self, state: SBPState, data: TrainingSet) -> SBPState:
+        """Up to `batch_size` updates."""
+        batch = self.batch(len(data.y))
+        key, for_new, for_draws = jax.random.split(state.key, 3)
+        chances = jax.random.uniform(for_draws, (batch,), state.responses.dtype)
+        first = _first_example(state, data, chances[0])
+        # If all rows are cached, any example can be drawn.
+        rows, new, ready = (
+            state.rows,
+            jnp.zeros(batch, jnp.int32),
+            jnp.zeros(batch, bool),
+        )
+        if not rows.complete:
+            new, ready, spare = _new_examples(state, data, first, for_new)
+            rows = row_cache.fetch(self.kernel, rows, data.X, new, ready, spare)
+        start, volume = state.num_updates, _volume(state, data)
+
+        def update(carry):
+            state, i, ready = carry
+            state, ready = _update(state, data, i, rows, volume), ready & (new != i)
+            chance = chances[jnp.minimum(state.num_updates - start, batch - 1)]
+            return state, _next_example(state, data, chance, rows, new, ready), ready
+
+        # The row of the first example is cached, so every step makes an update. The
+        # rows are not part of the loop's state, since it does not change them.
+        state, *_ = jax.lax.while_loop(
+            lambda carry: (carry[0].num_updates < start + batch) & (carry[1] >= 0),
+            update,
+            (state._replace(rows=None), first, ready),
+        )
+        return state._replace(rows=rows, key=key)
+
+    def objective(self, state: SBPState, data: TrainingSet) -> Objective:
+        r"""The level of the average, and an upper bound of all levels; O(n).
+
+        For any :math:`p \ge 0` with sum 1 (and with a bias, equal sums in both
+        classes), no level is above
+        :math:`\|\sum_i p_i y_i \Phi(x_i)\| + n \nu \max_i p_i / v_i`. Here :math:`p` is
+        proportional to the average's coefficients. The effect of making the class sums
+        equal is bounded, so no kernel value is needed.
+        """
+        alpha, y = state.mean_coefficients, data.y
+        peaks = alpha if data.weight is None else alpha / data.weight
+        norm = jnp.sqrt(jnp.maximum(jnp.sum(alpha * state.mean_responses), 0))
+        reached = _level(state, data)[0]
+        tiny = jnp.finfo(alpha.dtype).tiny
+        if not self.fit_bias:
+            mass, bound = jnp.sum(alpha), norm + _volume(state, data) * jnp.max(peaks)
+            return Objective(reached, jnp.where(mass > 0, bound / mass, jnp.inf))
+        masses = jnp.stack(
+            [jnp.sum(jnp.where(y == sign, alpha, 0)) for sign in (1, -1)]
+        )
+        inverse = 0.5 / jnp.maximum(masses, tiny)
+        # || u/a - v/b || <= ||u - v||/b + |1/a - 1/b| ||u||, ||u|| <= a sqrt(max k).
+        uneven = jnp.abs(inverse[0] - inverse[1]) * masses / state.first_rate
+        bound = jnp.min(norm * inverse[::-1] + uneven)
+        bound += _volume(state, data) * jnp.max(peaks * jnp.where(y > 0, *inverse))
+        return Objective(reached, jnp.where(jnp.min(masses) > 0, bound, jnp.inf))
+
+    def model(self, state: SBPState, data: TrainingSet) -> KernelModel:
+        """The average of the iterates divided by its level (line 14 of Algorithm 1).
+
+        The margin of the model is 1. While the level is not positive, the model is
+        the average itself, whose scores have the same signs.
+        """
+        level, bias = (np.asarray(value) for value in _level(state, data))
+        scale = 1 / level if level > 0 else np.ones_like(level)
+        coefficients, bias = state.mean_coefficients * scale, jnp.asarray(bias * scale)
+        return self.model_of(data, coefficients, bias)
+
+    def num_vectors(self, state: SBPState) -> Array:
+        return jnp.count_nonzero(state.mean_coefficients)
 
 
 def _update(
-    state: State, y: Vector, i: Integer[Array, ""], rows: KernelRows, volume: Scalar
-) -> State:
+    state: SBPState,
+    data: TrainingSet,
+    i: Integer[Array, ""],
+    rows: KernelRows,
+    volume: Scalar,
+) -> SBPState:
     """The state after an update with example `i`, lines 4 to 12 of Algorithm 1."""
+    y, power = data.y, state.solver.average_power
     time = (state.num_updates + 1).astype(state.responses.dtype)
     eta = state.first_rate * jax.lax.rsqrt(time)  # line 4
     squared_norm = (  # line 8
@@ -215,9 +233,9 @@ def _update(
     change = eta / jnp.square(state.first_rate)
     guess = state._replace(level=shrink * state.level, bias=shrink * state.bias)
     tolerance = BIAS_TOLERANCE * change
-    level, bias = _find_level(guess, responses, y, volume, change, tolerance)
+    level, bias = _find_level(guess, responses, data, volume, change, tolerance)
     # The weight of iterate t is t for the power 1, and uniform for 0.
-    share = (1 + state.average_power) / (time + state.average_power)
+    share = (1 + power) / (time + power)
     of_coefficients, of_responses = state.mean_coefficients, state.mean_responses
     return state._replace(
         coefficients=coefficients,
@@ -232,45 +250,48 @@ def _update(
 
 
 def _find_level(
-    state: State,
+    state: SBPState,
     responses: Vector,
-    y: Vector,
+    data: TrainingSet,
     volume: Scalar,
     reach: ArrayLike,
     tolerance: ArrayLike = 0.0,
 ) -> tuple[Scalar, Scalar]:
     """The level of some responses and their bias, searched from those of the state."""
-    if not state.fit_bias:
-        level = water_level.level(responses, volume, state.level, state.weight)
+    if not state.solver.fit_bias:
+        level = water_level.level(responses, volume, state.level, data.weight)
         return level, state.bias
     guess = state.level, state.bias
     return water_level.balanced_level(
-        responses, y, volume, guess, reach, tolerance, state.weight
+        responses, data.y, volume, guess, reach, tolerance, data.weight
     )
 
 
-def _volume(state: State) -> Scalar:
+def _volume(state: SBPState, data: TrainingSet) -> Scalar:
     """`n nu`."""
-    return training_set.total_weight(state.responses, state.weight) * state.slack
+    return training_set.total_weight(data.y, data.weight) * state.solver.slack
 
 
-def _next_class(state: State) -> Scalar:
+def _next_class(state: SBPState) -> Scalar:
     """The class of the next update, with a bias; the classes alternate."""
     return jnp.where(state.num_updates % 2 == 0, 1, -1).astype(state.responses.dtype)
 
 
-def _drawable(state: State, y: Vector) -> Bool[Array, " n"]:
+def _drawable(state: SBPState, y: Vector) -> Bool[Array, " n"]:
     """The examples under water, with a bias only those of the next class."""
     epsilon = jnp.finfo(state.responses.dtype).eps
     margin = WET * epsilon * jnp.maximum(1, jnp.abs(state.level))
     below = state.responses + y * state.bias < state.level + margin
-    return below & (y == _next_class(state)) if state.fit_bias else below
+    return below & (y == _next_class(state)) if state.solver.fit_bias else below
 
 
-def _first_example(state: State, y: Vector, chance: Scalar) -> Integer[Array, ""]:
+def _first_example(
+    state: SBPState, data: TrainingSet, chance: Scalar
+) -> Integer[Array, ""]:
     """A random example under water."""
-    i = _draw(_drawable(state, y), chance, state.weight)
-    if not state.fit_bias:
+    y = data.y
+    i = _draw(_drawable(state, y), chance, data.weight)
+    if not state.solver.fit_bias:
         return i
     # With an inexact bias, no example of this class may be under water.
     of_class = jnp.where(y == _next_class(state), state.responses, jnp.inf)
@@ -278,8 +299,8 @@ def _first_example(state: State, y: Vector, chance: Scalar) -> Integer[Array, ""
 
 
 def _next_example(
-    state: State,
-    y: Vector,
+    state: SBPState,
+    data: TrainingSet,
     chance: Scalar,
     rows: KernelRows,
     new: Integer[Array, " batch"],
@@ -290,8 +311,8 @@ def _next_example(
     `new` are the examples whose rows the step has computed, and `ready` marks those
     that no update has drawn.
     """
-    drawable = _drawable(state, y)
-    i = _draw(drawable, chance, state.weight)
+    drawable = _drawable(state, data.y)
+    i = _draw(drawable, chance, data.weight)
     if rows.complete:
         return i
     ready &= drawable[new]
@@ -323,7 +344,10 @@ def _draw(
 
 
 def _new_examples(
-    state: State, y: Vector, first: Integer[Array, ""], key: Key[Array, ""]
+    state: SBPState,
+    data: TrainingSet,
+    first: Integer[Array, ""],
+    key: Key[Array, ""],
 ) -> tuple[Integer[Array, " batch"], Bool[Array, " batch"], Bool[Array, " batch"]]:
     """Chooses the examples whose rows are computed next.
 
@@ -332,13 +356,14 @@ def _new_examples(
     bias, the classes alternate. Also returns which of them this step may use, and which
     exist.
     """
-    batch, n = state.rows.batch.value, y.shape[0]
+    y, n = data.y, len(data.y)
+    batch = state.solver.batch(n)
     dtype = state.responses.dtype
     depth = state.level - (state.responses + y * state.bias)
     # Ranks above 0 are under water.
     ranks = jnp.where(depth > 0, 1 + jax.random.uniform(key, (n,), dtype), depth)
     ranks = jnp.where(state.rows.places < 0, ranks, -jnp.inf).at[first].set(jnp.inf)
-    if state.fit_bias:
+    if state.solver.fit_bias:
         turn = y[first]
         pairs = [
             jax.lax.top_k(jnp.where(y == sign, ranks, -jnp.inf), -(-batch // 2))
@@ -352,60 +377,22 @@ def _new_examples(
     return new, best > 0, best > -jnp.inf
 
 
-def objective(state: State, X: Matrix, y: Vector) -> Objective:
-    r"""The level of the average, and an upper bound of all levels; O(n).
-
-    For any :math:`p \ge 0` with sum 1 (and with a bias, equal sums in both classes), no
-    level is above :math:`\|\sum_i p_i y_i \Phi(x_i)\| + n \nu \max_i p_i / v_i`. Here
-    :math:`p` is proportional to the average's coefficients. The effect of making the
-    class sums equal is bounded, so no kernel value is needed.
-    """
-    alpha = state.mean_coefficients
-    peaks = alpha if state.weight is None else alpha / state.weight
-    norm = jnp.sqrt(jnp.maximum(jnp.sum(alpha * state.mean_responses), 0))
-    reached = _level(state, y)[0]
-    tiny = jnp.finfo(alpha.dtype).tiny
-    if not state.fit_bias:
-        mass, bound = jnp.sum(alpha), norm + _volume(state) * jnp.max(peaks)
-        return Objective(reached, jnp.where(mass > 0, bound / mass, jnp.inf))
-    masses = jnp.stack([jnp.sum(jnp.where(y == sign, alpha, 0)) for sign in (1, -1)])
-    inverse = 0.5 / jnp.maximum(masses, tiny)
-    # || u/a - v/b || <= ||u - v||/b + |1/a - 1/b| ||u||, and ||u|| <= a sqrt(max k).
-    uneven = jnp.abs(inverse[0] - inverse[1]) * masses / state.first_rate
-    bound = jnp.min(norm * inverse[::-1] + uneven)
-    bound += _volume(state) * jnp.max(peaks * jnp.where(y > 0, *inverse))
-    return Objective(reached, jnp.where(jnp.min(masses) > 0, bound, jnp.inf))
-
-
 @jax.jit
-def _level(state: State, y: Vector) -> tuple[Scalar, Scalar]:
+def _level(state: SBPState, data: TrainingSet) -> tuple[Scalar, Scalar]:
     """The level and the bias of the average."""
-    return _find_level(state, state.mean_responses, y, _volume(state), jnp.inf)
-
-
-def model(state: State, X: ArrayLike, y: ArrayLike) -> KernelModel:
-    """The average of the iterates divided by its level (line 14 of Algorithm 1).
-
-    The margin of the model is 1. While the level is not positive, the model is the
-    average itself, whose scores have the same signs.
-    """
-    signs = jnp.asarray(y, state.responses.dtype)
-    level, bias = (np.asarray(value) for value in _level(state, signs))
-    scale = 1 / level if level > 0 else np.ones_like(level)
-    coefficients, bias = state.mean_coefficients * scale, jnp.asarray(bias * scale)
-    return KernelModel.from_coefficients(state.rows.kernel, X, y, coefficients, bias)
+    return _find_level(state, state.mean_responses, data, _volume(state, data), jnp.inf)
 
 
 @names_errors("slack_of")
 def slack_of(
     model: Any, X: ArrayLike, y: ArrayLike, *, weight: ArrayLike | None = None
 ) -> float:
-    r"""The `slack` for which `sbp` has the solution of a trained SVM.
+    r"""The `slack` for which `SBP` has the solution of a trained SVM.
 
     :math:`\nu = ` mean hinge :math:`(w) / \|w\|`, with the hinge loss of the model's
     scores, bias included, and the norm of its weight vector :math:`w`. For the optimum
     of an SVM, the slack-constrained problem with this :math:`\nu` has the same
-    solution, up to its length. For another model, `sbp` finds a model with the same
+    solution, up to its length. For another model, `SBP` finds a model with the same
     slack whose margin is at least as large. To convert a :math:`\lambda` to a slack,
     train an SVM with the penalty :math:`1 / (\lambda n)`, on a sample if there are many
     rows.
@@ -428,9 +415,9 @@ def slack_of(
     Example:
       >>> data = bj.datasets.load("checkerboard")
       >>> X, y = data.X_train[:500], data.y_train[:500]
-      >>> svm = bj.solve(bj.smo, X[:200], y[:200], kernel=bj.RBF(4.0), penalty=2.0)
+      >>> svm = bj.solve(bj.SMO(bj.RBF(4.0), penalty=2.0), X[:200], y[:200])
       >>> slack = bj.slack_of(svm, X[:200], y[:200])
-      >>> found = bj.solve(bj.sbp, X, y, kernel=bj.RBF(4.0), slack=slack, max_steps=50)
+      >>> found = bj.solve(bj.SBP(bj.RBF(4.0), slack=slack), X, y, max_steps=50)
       >>> bool((found.model.predict(data.X_test) == data.y_test).mean() > 0.8)
       True
 
@@ -448,17 +435,3 @@ def slack_of(
     if not length > 0:
         raise ArgumentError("model", "not be zero", "weights of norm 0")
     return float(np.average(np.maximum(1 - y * scores, 0), weights=weight) / length)
-
-
-sbp = Solver(
-    "sbp",
-    init,
-    row_cache.prepare,
-    step,
-    objective,
-    model,
-    row_cache.work,
-    lambda state: jnp.count_nonzero(state.mean_coefficients),
-    max_steps=2000,
-    callback_every=20,
-)

@@ -1,21 +1,17 @@
-"""Sequential minimal optimisation for the kernel SVM; see `init`."""
+"""Sequential minimal optimisation for the kernel SVM."""
 
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Integer
 
 from budgetjax import _checks
-from budgetjax._errors import names_errors
-from budgetjax.kernels import Kernel
-from budgetjax.solvers import training_set
-from budgetjax.solvers.kernel import hinge_dual, row_cache
-from budgetjax.solvers.kernel.hinge_dual import State
-from budgetjax.solvers.kernel.row_cache import KernelRows
-from budgetjax.solvers.solver import Solver
-from budgetjax.solvers.training_set import Matrix, Scalar, Vector
+from budgetjax._record import static
+from budgetjax.solvers import row_cache
+from budgetjax.solvers.kernel import hinge_dual
+from budgetjax.solvers.kernel.hinge_dual import HingeSolver, HingeState
+from budgetjax.solvers.training_set import Scalar, TrainingSet, Vector
 
 # The maximum number of updates of a subproblem per example, and the fraction of the
 # first gain that each must reach.
@@ -25,19 +21,19 @@ ENOUGH = 1e-2
 ROUNDING = 8
 
 
-@names_errors("smo.init")
-def init(
-    X: ArrayLike,
-    y: ArrayLike,
-    *,
-    kernel: Kernel,
-    penalty: ArrayLike = 1.0,
-    weight: ArrayLike | None = None,
-    fit_bias: bool = True,
-    batch_size: int = 64,
-    cache_size: float | None = 512.0,
-    rows: KernelRows | None = None,
-) -> State:
+class Subproblem(NamedTuple):
+    """The changes of some coefficients so far, after `made` updates.
+
+    `gain` is that of the last update.
+    """
+
+    steps: Float[Array, " batch"]
+    responses: Float[Array, " batch"]
+    gain: Scalar
+    made: Integer[Array, ""]
+
+
+class SMO(HingeSolver):
     r"""The kernel SVM, by sequential minimal optimisation (SMO).
 
     Without a bias, an update maximises the dual in the coefficient with the largest
@@ -59,15 +55,16 @@ def init(
     kernel row is not kept.
 
     Args:
-      X, y, kernel, penalty, weight, fit_bias, cache_size, rows: as in every kernel
-        `init`; see `budgetjax.Solver`.
+      kernel, tolerance, seed: as of every `budgetjax.KernelSolver`; nothing is drawn.
+      penalty: C, positive.
+      fit_bias: whether to add a bias, which is not regularised.
       batch_size: the number of coefficients to choose per step; the minimum, 1, or 2
         with a bias, means one update per step.
 
     Example:
       >>> data = bj.datasets.load("checkerboard")
       >>> X, y = data.X_train[:1000], data.y_train[:1000]
-      >>> found = bj.solve(bj.smo, X, y, kernel=bj.RBF(8.0), penalty=1.0)
+      >>> found = bj.solve(bj.SMO(bj.RBF(8.0), penalty=1.0), X, y)
       >>> bool((found.model.predict(data.X_test) == data.y_test).mean() > 0.9)
       True
 
@@ -83,72 +80,66 @@ def init(
     working set are the worst violators in "up", and the other half have the largest
     gain together with the first of them.
     """
-    fit_bias = _checks.flag("fit_bias", fit_bias)
-    batch = max(_checks.size("batch_size", batch_size), 1 + fit_bias)
-    X, y, weight = training_set.read_examples(kernel, X, y, weight)
-    rows = row_cache.init_rows(kernel, X, batch, cache_size, rows)
-    return hinge_dual.init_state("smo", rows, y, weight, penalty, fit_bias=fit_bias)
 
+    fit_bias: bool = static(default=True, check=_checks.flag, kw_only=True)
 
-class Subproblem(NamedTuple):
-    """The changes of some coefficients so far, after `made` updates.
+    def batch(self, n: int) -> int:
+        return min(max(self.batch_size, 1 + self.fit_bias), n)
 
-    `gain` is that of the last update.
-    """
+    def bias(self, state: HingeState, data: TrainingSet) -> Scalar:
+        """The bias that minimises the hinge loss."""
+        if not self.fit_bias:
+            return super().bias(state, data)
+        return hinge_dual.least_bias(1 - state.responses, data.y, data.weight)
 
-    steps: Float[Array, " batch"]
-    responses: Float[Array, " batch"]
-    gain: Scalar
-    made: Integer[Array, ""]
-
-
-def step(state: State, X: Matrix, y: Vector) -> State:
-    """Solves the problem in `batch_size` coefficients; see `init`."""
-    limits = hinge_dual.limits(state)
-    if state.fit_bias:
-        state, chosen, exists = _choose_pairs(state, limits, X, y)
-    else:
-        coefficients, responses = state.coefficients, state.responses
-        _, gains = _gains(coefficients, responses, state.rows.diagonal, limits)
-        chosen = jax.lax.top_k(gains, state.rows.batch.value)[1]
-        exists = jnp.ones(chosen.shape, bool)
-    rows, block = row_cache.signed_block(state.rows, X, y, chosen)
-    start, diagonal, signs, limits = (
-        array[chosen] for array in (state.coefficients, rows.diagonal, y, limits)
-    )
-    batch = chosen.shape[0]
-
-    def update(part: Subproblem) -> Subproblem:
-        coefficients = start + part.steps
-        if state.fit_bias:
-            i, j, change, gain = _best_pair(
-                coefficients, part.responses, diagonal, signs, block, exists, limits
-            )
-            change_i, change_j = signs[i] * change, -signs[j] * change
-            steps = part.steps.at[i].add(change_i).at[j].add(change_j)
-            responses = part.responses + change_i * block[i] + change_j * block[j]
+    def step(self, state: HingeState, data: TrainingSet) -> HingeState:
+        limits = self.limits(data)
+        if self.fit_bias:
+            state, chosen, exists = _choose_pairs(state, limits, data)
         else:
-            changes, gains = _gains(coefficients, part.responses, diagonal, limits)
-            i = jnp.argmax(gains)
-            gain = gains[i]
-            steps = part.steps.at[i].add(changes[i])
-            responses = part.responses + changes[i] * block[i]
-        return Subproblem(steps, responses, gain, part.made + 1)
-
-    first = update(
-        Subproblem(
-            jnp.zeros_like(start), state.responses[chosen], start[0], jnp.int32(0)
+            coefficients, responses = state.coefficients, state.responses
+            _, gains = _gains(coefficients, responses, state.rows.diagonal, limits)
+            chosen = jax.lax.top_k(gains, self.batch(len(data.y)))[1]
+            exists = jnp.ones(chosen.shape, bool)
+        given = self.kernel, state.rows, data.X, data.y, chosen
+        rows, block = row_cache.signed_block(*given)
+        start, diagonal, signs, limits = (
+            array[chosen]
+            for array in (state.coefficients, rows.diagonal, data.y, limits)
         )
-    )
-    limit = 1 if batch == 1 + bool(state.fit_bias) else UPDATES * batch
-    part = jax.lax.while_loop(
-        lambda part: (part.made < limit) & (part.gain > ENOUGH * first.gain),
-        update,
-        first,
-    )
-    state = state._replace(rows=rows, num_updates=state.num_updates + part.made)
-    steps = jnp.clip(start + part.steps, 0, limits) - start
-    return hinge_dual.apply_steps(state, X, y, chosen, steps)
+        batch = chosen.shape[0]
+
+        def update(part: Subproblem) -> Subproblem:
+            coefficients = start + part.steps
+            if self.fit_bias:
+                i, j, change, gain = _best_pair(
+                    coefficients, part.responses, diagonal, signs, block, exists, limits
+                )
+                change_i, change_j = signs[i] * change, -signs[j] * change
+                steps = part.steps.at[i].add(change_i).at[j].add(change_j)
+                responses = part.responses + change_i * block[i] + change_j * block[j]
+            else:
+                changes, gains = _gains(coefficients, part.responses, diagonal, limits)
+                i = jnp.argmax(gains)
+                gain = gains[i]
+                steps = part.steps.at[i].add(changes[i])
+                responses = part.responses + changes[i] * block[i]
+            return Subproblem(steps, responses, gain, part.made + 1)
+
+        first = update(
+            Subproblem(
+                jnp.zeros_like(start), state.responses[chosen], start[0], jnp.int32(0)
+            )
+        )
+        limit = 1 if batch == 1 + self.fit_bias else UPDATES * batch
+        part = jax.lax.while_loop(
+            lambda part: (part.made < limit) & (part.gain > ENOUGH * first.gain),
+            update,
+            first,
+        )
+        state = state._replace(rows=rows, num_updates=state.num_updates + part.made)
+        steps = jnp.clip(start + part.steps, 0, limits) - start
+        return self.change(state, data, chosen, steps)
 
 
 def _gains(
@@ -176,15 +167,16 @@ def _curvature(diagonal_i: Scalar, diagonal: Vector, row: Vector) -> Vector:
 
 
 def _choose_pairs(
-    state: State, limits: Vector, X: Matrix, y: Vector
-) -> tuple[State, Integer[Array, " batch"], Bool[Array, " batch"]]:
+    state: HingeState, limits: Vector, data: TrainingSet
+) -> tuple[HingeState, Integer[Array, " batch"], Bool[Array, " batch"]]:
     """The worst violators in "up", their best partners in "low", and which exist."""
+    solver, y = state.solver, data.y
     up, low = _bounds(state.coefficients, y, limits)
     error = y * (1 - state.responses)
-    batch = state.rows.batch.value
+    batch = solver.batch(len(y))
     worst, ups = jax.lax.top_k(jnp.where(up, error, -jnp.inf), batch // 2)
     i = ups[:1]
-    rows = row_cache.fetch(state.rows, X, i, jnp.ones(1, bool))
+    rows = row_cache.fetch(solver.kernel, state.rows, data.X, i, jnp.ones(1, bool))
     row = jax.lax.dynamic_index_in_dim(rows.kept, rows.places[i[0]], keepdims=False)
     curvature = _curvature(rows.diagonal[i[0]], rows.diagonal, row)
     ahead = worst[0] - error
@@ -220,14 +212,3 @@ def _best_pair(
     change = jnp.minimum(ahead[j] / curvature[j], jnp.minimum(room_i, room_j))
     change = jnp.where(good[j], jnp.maximum(change, 0), 0)
     return i, j, change, change * (ahead[j] - curvature[j] * change / 2)
-
-
-smo = Solver(
-    "smo",
-    init,
-    row_cache.prepare,
-    step,
-    hinge_dual.objective,
-    hinge_dual.model,
-    row_cache.work,
-)

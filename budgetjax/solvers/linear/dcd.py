@@ -1,48 +1,43 @@
-"""Dual coordinate descent for the linear SVM; see `init`."""
+"""Dual coordinate descent for the linear SVM."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.typing import ArrayLike
-from jaxtyping import Array, Bool, Float, Key
+from jaxtyping import Array, Bool, Float
 
-from budgetjax import _checks, _counters, _record
+from budgetjax import _checks, _counters
 from budgetjax._counters import Words
-from budgetjax._errors import names_errors
-from budgetjax._record import Name
-from budgetjax._rows import RawRows
+from budgetjax._record import static
 from budgetjax.model import LinearModel
-from budgetjax.solvers.linear import patterns, rows
 from budgetjax.solvers.linear.epochs import Order, natural_order, shuffle, visit_all
-from budgetjax.solvers.linear.patterns import Problem
-from budgetjax.solvers.linear.rows import Rows, products
-from budgetjax.solvers.solver import Objective, Solver
+from budgetjax.solvers.linear.linear_solver import LinearSolver, LinearState
+from budgetjax.solvers.linear.patterns import Patterns
+from budgetjax.solvers.linear.rows import products
+from budgetjax.solvers.solver import Objective
 from budgetjax.solvers.training_set import Scalar, Vector
 
 # The initial range of the projected gradients at which all patterns are visited again,
 # and the factor applied to it whenever a pass over all patterns reaches it.
-TOLERANCE = 0.03
-TOLERANCE_DECAY = 0.1
+RANGE = 0.03
+RANGE_DECAY = 0.1
 
 
-@_record.shown
-class State(NamedTuple):
-    """The state of the solver on `n` examples; see `budgetjax.Solver`.
+class DCDState(LinearState):
+    """The state of the solver on `n` examples.
 
     Attributes:
       coefficients: `alpha`, shape `(n,)`.
       upper: the maximum of a coefficient, `U`; infinite for the squared loss.
       ridge: `D`, which the squared loss adds to the squared norms.
+      visits: see `num_visits`.
+      is_stationary: whether the last pass over all patterns changed nothing.
       order: the patterns that are not shrunk.
       bounds: a coefficient at an end of its range is shrunk if its gradient is outside
         these bounds, shape `(2,)`.
-      tolerance: the range of projected gradients at which all patterns are visited
-        again.
+      range: that of projected gradients at which all patterns are visited again.
     """
 
-    algorithm: Name
-    weights: Float[Array, " size"]
     coefficients: Vector
     upper: Scalar
     ridge: Scalar
@@ -50,9 +45,7 @@ class State(NamedTuple):
     is_stationary: Bool[Array, ""]
     order: Order
     bounds: Float[Array, " 2"]
-    tolerance: Scalar
-    key: Key[Array, ""]
-    problem: Problem
+    range: Scalar
 
     @property
     def num_visits(self) -> Any:
@@ -60,18 +53,7 @@ class State(NamedTuple):
         return _counters.number(self.visits)
 
 
-@names_errors("dcd.init")
-def init(
-    X: RawRows,
-    y: ArrayLike,
-    *,
-    penalty: ArrayLike = 1.0,
-    weight: ArrayLike | None = None,
-    loss: str = "hinge",
-    fit_bias: bool = True,
-    bias_scale: ArrayLike = 1.0,
-    seed: ArrayLike = 0,
-) -> State:
+class DCD(LinearSolver[DCDState, LinearModel]):
     r"""The linear SVM by dual coordinate descent.
 
     A visit to a pattern :math:`z_i = y_i (x_i, \rho)` maximises the dual in its
@@ -91,19 +73,19 @@ def init(
     A pass visits the patterns that are not shrunk, in a new random order. It shrinks a
     pattern whose coefficient would stay at an end of its range. When the projected
     gradients of the others are nearly equal, all patterns return. A step makes enough
-    passes for n visits. Like `budgetjax.mpu`, the solver targets CPUs.
+    passes for n visits. Like `budgetjax.MPU`, the solver targets CPUs.
 
     Cost: a visit is O(d), or O(nonzeros of the row).
 
     Args:
-      X, y, penalty, weight, fit_bias, bias_scale, seed: as in every linear `init`; see
-        `budgetjax.Solver`.
+      penalty, fit_bias, bias_scale, tolerance, seed: as of every
+        `budgetjax.LinearSolver`.
       loss: "hinge", `p = 1`, or "squared_hinge", `p = 2`.
 
     Example:
       >>> data = bj.datasets.load("digits")
       >>> odd = data.y_train % 2 * 2 - 1
-      >>> found = bj.solve(bj.dcd, data.X_train, odd, loss="squared_hinge")
+      >>> found = bj.solve(bj.DCD(loss="squared_hinge"), data.X_train, odd)
       >>> found.converged, bool(found.history.gap[-1] <= 1e-3)
       (True, True)
 
@@ -117,47 +99,84 @@ def init(
     10 whenever a pass over all patterns reaches it. From 4,096 patterns on, runs of 16
     neighbours are shuffled, whose visits take a third less time.
     """
-    problem = patterns.read_problem(X, y, weight, fit_bias, bias_scale)
-    dtype = problem.squares.dtype
-    penalty = _checks.as_leaf("penalty", penalty, dtype, _checks.positive)
-    if patterns.is_squared(loss):
-        upper, ridge = jnp.full_like(penalty, jnp.inf), 1 / (2 * penalty)
-    else:
+
+    loss: str = static(default="hinge", check=_checks.one_of("hinge", "squared_hinge"))
+
+    callback_every = 5
+
+    def start(self, data: Patterns) -> DCDState:
+        penalty = jnp.asarray(self.penalty)
         upper, ridge = penalty, jnp.zeros_like(penalty)
-    return State(
-        algorithm=Name("dcd"),
-        weights=jnp.zeros(problem.width, dtype),
-        coefficients=jnp.zeros_like(problem.squares),
-        upper=upper,
-        ridge=ridge,
-        visits=_counters.of(0),
-        is_stationary=jnp.bool_(False),
-        order=natural_order(problem.squares.shape[0]),
-        bounds=jnp.array([-jnp.inf, jnp.inf], dtype),
-        tolerance=jnp.full((), TOLERANCE, dtype),
-        key=jax.random.key(_checks.seed(seed)),
-        problem=problem,
-    )
+        if self.loss == "squared_hinge":
+            upper, ridge = jnp.full_like(ridge, jnp.inf), 1 / (2 * penalty)
+        dtype = data.dtype
+        return DCDState(
+            solver=self,
+            digest=data.digest,
+            weights=jnp.zeros(data.width, dtype),
+            key=jax.random.key(self.seed),
+            coefficients=jnp.zeros_like(data.squares),
+            upper=upper,
+            ridge=ridge,
+            visits=_counters.of(0),
+            is_stationary=jnp.bool_(False),
+            order=natural_order(len(data.y)),
+            bounds=jnp.array([-jnp.inf, jnp.inf], dtype),
+            range=jnp.full((), RANGE, dtype),
+        )
+
+    def step(self, state: DCDState, data: Patterns) -> DCDState:
+        """Makes passes over the patterns that are not shrunk, n visits in all.
+
+        One pass may visit few patterns, while the gap needs a product with all of them.
+        """
+        before, n = state.visits, len(data.y)
+        return jax.lax.while_loop(
+            lambda now: (_counters.since(now.visits, before) < n) & ~now.is_stationary,
+            lambda now: one_pass(now, data),
+            state,
+        )
+
+    def objective(self, state: DCDState, data: Patterns) -> Objective:
+        """`J` of the model, and the dual; O(n d)."""
+        margins = products(data.X, state.weights)
+        square = jnp.sum(state.coefficients * margins)
+        weight = data.weight
+        share = 1 if weight is None else weight
+        hinge = jnp.maximum(1 - margins, 0)
+        squared = jnp.isinf(state.upper)
+        penalty = jnp.where(squared, 1 / (2 * state.ridge), state.upper)
+        loss = penalty * jnp.sum(share * jnp.where(squared, jnp.square(hinge), hinge))
+        # In this order, since the square of a small coefficient may underflow.
+        smoothing = state.coefficients * (state.ridge / share * state.coefficients)
+        return Objective(
+            square / 2 + loss,
+            jnp.sum(state.coefficients) - square / 2 - jnp.sum(smoothing) / 2,
+        )
+
+    def model(self, state: DCDState, data: Patterns) -> LinearModel:
+        return data.to_model(state.weights)
+
+    def warm_start(self, data: Patterns, before: DCDState) -> DCDState:
+        """The best multiple of another penalty's solution."""
+        return _warm_start(self.start(data), data, before)
+
+    def num_vectors(self, state: DCDState) -> Array:
+        return jnp.count_nonzero(state.coefficients)
+
+    def work(self, state: DCDState) -> int:
+        return int(state.num_visits)
+
+    def is_stationary(self, state: DCDState) -> Bool[Array, ""]:
+        return state.is_stationary
 
 
-def step(state: State, X: Rows, y: Vector | None) -> State:
-    """Makes passes over the patterns that are not shrunk, n visits in all.
-
-    One pass may visit few patterns, while the gap needs a product with all of them.
-    """
-    before, n = state.visits, X.shape[0]
-    return jax.lax.while_loop(
-        lambda now: (_counters.since(now.visits, before) < n) & ~now.is_stationary,
-        lambda now: one_pass(now, X),
-        state,
-    )
-
-
-def one_pass(state: State, X: Rows) -> State:
+def one_pass(state: DCDState, data: Patterns) -> DCDState:
     """A pass over the patterns that are not shrunk, in a new order."""
+    n = len(data.y)
     key, order_key = jax.random.split(state.key)
     lower, upper = state.bounds
-    weight, further = state.problem.weight, None
+    weight, further = data.weight, None
     if weight is not None:
         further = state.upper * weight, state.ridge / weight
 
@@ -181,12 +200,11 @@ def one_pass(state: State, X: Rows) -> State:
     order, start = shuffle(order_key, state.order), (state.weights, state.coefficients)
     tally = jnp.full_like(state.bounds, -jnp.inf)
     weights, coefficients, kept, ends = visit_all(
-        X, state.problem.squares, order, *start, visit, tally, further
+        data.X, data.squares, order, *start, visit, tally, further
     )
-    n = X.shape[0]
     whole = state.order.number == n
     smallest, largest = -ends[0], ends[1]
-    reached = largest - smallest <= state.tolerance
+    reached = largest - smallest <= state.range
     # Close enough: all patterns return.
     kept = jax.lax.cond(reached, lambda kept: natural_order(n), lambda kept: kept, kept)
     lower = jnp.where((smallest < 0) & ~reached, smallest, -jnp.inf)
@@ -198,19 +216,19 @@ def one_pass(state: State, X: Rows) -> State:
         is_stationary=whole & jnp.all(ends <= 0),
         order=kept,
         bounds=jnp.stack([lower, upper]),
-        tolerance=jnp.where(whole & reached, TOLERANCE_DECAY, 1) * state.tolerance,
+        range=jnp.where(whole & reached, RANGE_DECAY, 1) * state.range,
         key=key,
     )
 
 
 @jax.jit
-def warm_start(state: State, X: Rows, before: State) -> State:
+def _warm_start(state: DCDState, data: Patterns, before: DCDState) -> DCDState:
     """The best multiple of another penalty's solution, up to the ratio of penalties."""
     coefficients = before.coefficients
     hinge = jnp.isfinite(state.upper)
     ratio = jnp.where(hinge, state.upper / before.upper, before.ridge / state.ridge)
-    square = jnp.sum(coefficients * products(X, before.weights))
-    weight = state.problem.weight
+    square = jnp.sum(coefficients * products(data.X, before.weights))
+    weight = data.weight
     ridge = state.ridge if weight is None else state.ridge / weight
     square += jnp.sum(ridge * coefficients**2)
     best = jnp.sum(coefficients) / jnp.where(square > 0, square, 1)
@@ -218,42 +236,3 @@ def warm_start(state: State, X: Rows, before: State) -> State:
     return state._replace(
         weights=times * before.weights, coefficients=times * coefficients
     )
-
-
-def objective(state: State, X: Rows, y: Vector | None) -> Objective:
-    """`J` of the model, and the dual; O(n d)."""
-    margins = products(X, state.weights)
-    square = jnp.sum(state.coefficients * margins)
-    weight = state.problem.weight
-    share = 1 if weight is None else weight
-    hinge = jnp.maximum(1 - margins, 0)
-    squared = jnp.isinf(state.upper)
-    penalty = jnp.where(squared, 1 / (2 * state.ridge), state.upper)
-    loss = penalty * jnp.sum(share * jnp.where(squared, jnp.square(hinge), hinge))
-    # In this order, since the square of a small coefficient may underflow.
-    smoothing = state.coefficients * (state.ridge / share * state.coefficients)
-    return Objective(
-        square / 2 + loss,
-        jnp.sum(state.coefficients) - square / 2 - jnp.sum(smoothing) / 2,
-    )
-
-
-def model(state: State, X: Rows, y: Vector | None) -> LinearModel:
-    """The model of `w`."""
-    return patterns.to_model(state.problem, state.weights)
-
-
-dcd = Solver(
-    "dcd",
-    init,
-    patterns.prepare,
-    step,
-    objective,
-    model,
-    lambda state: int(state.num_visits),
-    is_stationary=lambda state: state.is_stationary,
-    warm_start=warm_start,
-    read=rows.read,
-    linear=True,
-    callback_every=5,
-)

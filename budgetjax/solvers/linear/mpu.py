@@ -1,26 +1,24 @@
-"""The Margin Perceptron with Unlearning; see `init`."""
+"""The Margin Perceptron with Unlearning."""
 
-import functools
-import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.typing import ArrayLike, DTypeLike
-from jaxtyping import Array, Bool, Float, Int32, Key
+from jax.typing import ArrayLike
+from jaxtyping import Array, Bool, Float
 
-from budgetjax import _checks, _counters, _record
+from budgetjax import _checks, _counters, kernels
 from budgetjax._counters import Words
-from budgetjax._errors import ArgumentError, InputError, names_errors
-from budgetjax._record import Name
-from budgetjax.kernels import Kernel
+from budgetjax._errors import ArgumentError, InputError
+from budgetjax._record import leaf, static
+from budgetjax.kernels import Kernel, check_kernel
 from budgetjax.model import KernelModel, LinearModel
-from budgetjax.solvers.linear import patterns, rows
 from budgetjax.solvers.linear.epochs import Order, natural_order, shuffle, visit_all
-from budgetjax.solvers.linear.patterns import Problem
-from budgetjax.solvers.linear.rows import KernelMatrix, Rows, get, products
-from budgetjax.solvers.solver import Objective, Solver
+from budgetjax.solvers.linear.linear_solver import LinearSolver, LinearState
+from budgetjax.solvers.linear.patterns import Patterns
+from budgetjax.solvers.linear.rows import KernelMatrix, get, products
+from budgetjax.solvers.solver import Objective
 from budgetjax.solvers.training_set import Scalar, Vector
 
 # Section 5: the distance of the two thresholds, in units of R^2.
@@ -28,13 +26,10 @@ GAP = 3.0
 # The paper's delta in units of the tolerance: when a pass changes nothing, the
 # objective is certain to be close enough.
 DELTA_PER_TOLERANCE = 0.1
-# The smallest tolerance in float32, which cannot resolve larger margins and counts.
-FLOAT32_TOLERANCE = 1e-2
 
 
-@_record.shown
-class State(NamedTuple):
-    """The state of the learner on `n` examples; see `budgetjax.Solver`.
+class MPUState(LinearState):
+    """The state of the solver on `n` examples.
 
     Attributes:
       weights: `a`, the unnormalised `w`. With a kernel, the margins of all patterns.
@@ -45,27 +40,19 @@ class State(NamedTuple):
         hinge.
       damping: the term that every count adds to the margin of its own pattern,
         `1 / 2C`; None unless the loss is the squared hinge.
-      near: the margin, in units of the threshold, up to which patterns enter the first
-        active set, `c_bar`.
-      rounds: the numbers of presentations of the two active sets, `Nep1` and `Nep2`,
-        `(2,)`.
       tally: `t+` and `t-`, shape `(2,)`.
+      visits: see `num_visits`.
+      is_stationary: whether the last pass over all patterns changed nothing.
     """
 
-    algorithm: Name
-    weights: Float[Array, " size"]
     counts: Vector
     threshold: Scalar
     gap: Scalar
     max_count: Scalar
     damping: Scalar | None
-    near: Scalar
-    rounds: Int32[Array, " 2"]
     tally: Float[Array, " 2"]
     visits: Words
     is_stationary: Bool[Array, ""]
-    key: Key[Array, ""]
-    problem: Problem
 
     @property
     def num_visits(self) -> Any:
@@ -73,26 +60,17 @@ class State(NamedTuple):
         return _counters.number(self.visits)
 
 
-@names_errors("mpu.init")
-def init(  # noqa: PLR0913
-    X: Any,
-    y: ArrayLike,
-    *,
-    kernel: Kernel | None = None,
-    penalty: ArrayLike = 1.0,
-    weight: ArrayLike | None = None,
-    fit_bias: bool = True,
-    bias_scale: ArrayLike = 1.0,
-    hard_margin: bool = False,
-    loss: str = "hinge",
-    gap: ArrayLike | None = None,
-    threshold: ArrayLike | None = None,
-    near: ArrayLike = 1.01,
-    first_rounds: int = 3,
-    second_rounds: int = 10,
-    tolerance: ArrayLike = FLOAT32_TOLERANCE,
-    seed: ArrayLike = 0,
-) -> State:
+def _check_gap(name: str, value: Any) -> None:
+    known = _checks.concrete(value)
+    if known is None or known.dtype.kind != "f" or not np.all(known == np.inf):
+        _checks.positive(name, value)
+
+
+def _check_rounds(name: str, value: Any) -> None:
+    _checks.size(name, value, at_least=0)
+
+
+class MPU(LinearSolver[MPUState, LinearModel | KernelModel]):
     r"""The linear SVM by a Perceptron with margin that also unlearns.
 
     A pattern :math:`z_k = y_k (x_k, \rho)` with margin :math:`p = a \cdot z_k` is
@@ -134,33 +112,32 @@ def init(  # noqa: PLR0913
     kernel, the kernel values of all pairs.
 
     Args:
-      X, y, penalty, weight, fit_bias, bias_scale, seed: as in every linear `init`; see
-        `budgetjax.Solver`. A hard margin takes no weights, since they would not change
-        it.
+      penalty, fit_bias, bias_scale, seed: as of every `budgetjax.LinearSolver`.
       kernel: a positive definite kernel in place of inner products; `X` must then be an
         array.
       hard_margin: whether no pattern may be on the wrong side of its margin.
       loss: "hinge", or "squared_hinge", which takes no weights.
-      gap, threshold: the paper's :math:`\Delta b`, above :math:`R^2`, and b, above 0;
-        None for those above. Of a soft margin, :math:`I_{max}` is C b, rounded to an
-        integer of at least 1, and b then :math:`I_{max} / C`. An infinite gap never
-        unlearns: it makes the Perceptron with margin, which is certain to reach half
-        the largest margin for a large b.
-      near, first_rounds, second_rounds: the paper's `c_bar`, `Nep1` and `Nep2`. The
-        first active set holds patterns with a positive count or a margin of at most
-        `near` b, the second those that changed; the rounds are the numbers of their
-        presentations.
-      tolerance: ten times delta. Counts and margins grow as it shrinks: below 1e-2 they
-        need float64. `solve` sets it.
+      gap: the paper's :math:`\Delta b`, above :math:`R^2`; None for that above. An
+        infinite gap never unlearns: it makes the Perceptron with margin, which is
+        certain to reach half the largest margin for a large b.
+      threshold: the paper's b, above 0; None for that above. Of a soft margin,
+        :math:`I_{max}` is C b, rounded to an integer of at least 1, and b then
+        :math:`I_{max} / C`.
+      near: the paper's `c_bar`. The first active set holds patterns with a positive
+        count or a margin of at most `near` b, the second those that changed.
+      first_rounds, second_rounds: the paper's `Nep1` and `Nep2`, the numbers of
+        presentations of the two sets.
+      tolerance: ten times delta. Counts and margins grow as it shrinks. With None,
+        delta is 0.001.
 
     Raises:
-      ValueError: if float32 cannot hold the counts, a pattern is zero and the margin
+      ValueError: if float64 cannot hold the counts, a pattern is zero and the margin
         hard, or the gap is too small for the updates to end.
 
     Example:
       >>> data = bj.datasets.load("digits")
       >>> odd, odd_test = (y % 2 * 2 - 1 for y in (data.y_train, data.y_test))
-      >>> found = bj.solve(bj.mpu, data.X_train, odd, penalty=1.0, tolerance=1e-4)
+      >>> found = bj.solve(bj.MPU(tolerance=1e-4), data.X_train, odd)
       >>> bool((found.model.predict(data.X_test) == odd_test).mean() > 0.85)
       True
 
@@ -172,78 +149,172 @@ def init(  # noqa: PLR0913
     Differences from the paper: examples may have weights. From 4,096 patterns on, runs
     of 16 neighbours are shuffled, whose visits take a third less time.
     """
-    problem = patterns.read_problem(X, y, weight, fit_bias, bias_scale, kernel)
-    squares, dtype = problem.squares, problem.squares.dtype
-    hard = _checks.flag("hard_margin", hard_margin)
-    if hard and weight is not None:
-        wanted = "be None, as it changes no hard margin"
-        raise ArgumentError("weight", wanted, "weights")
-    C = _checks.as_leaf("penalty", penalty, dtype, _checks.positive)
-    squared = patterns.is_squared(loss)
-    if squared and (hard or weight is not None):
-        wanted = "be False and weight None with loss='squared_hinge'"
-        got = "a hard margin" if hard else "weights"
-        raise ArgumentError("hard_margin", wanted, got)
-    accuracy = _checks.as_leaf("tolerance", tolerance, dtype, _checks.positive)
-    own = _read_input("gap", gap, dtype), _read_input("threshold", threshold, dtype)
-    damping, distance, b, max_count = _find_thresholds(
-        squares, C, accuracy, *own, hard, squared
+
+    kernel: Kernel | None = leaf(check_kernel, default=None, kw_only=True)
+    hard_margin: bool = static(default=False, check=_checks.flag, kw_only=True)
+    loss: str = static(
+        default="hinge", check=_checks.one_of("hinge", "squared_hinge"), kw_only=True
     )
-    rounds = [
-        _checks.size("first_rounds", first_rounds, at_least=0),
-        _checks.size("second_rounds", second_rounds, at_least=0),
-    ]
-    state = State(
-        algorithm=Name("mpu"),
-        weights=jnp.zeros(problem.width, dtype),
-        counts=jnp.zeros_like(squares),
-        threshold=b,
-        gap=distance,
-        max_count=max_count,
-        damping=damping,
-        near=_checks.as_leaf("near", near, dtype, _checks.positive),
-        rounds=jnp.array(rounds, jnp.int32),
-        tally=jnp.zeros(2, dtype),
-        visits=_counters.of(0),
-        is_stationary=jnp.bool_(False),
-        key=jax.random.key(_checks.seed(seed)),
-        problem=problem,
-    )
-    _check_range(state, tolerance, hard)
-    return state
+    gap: ArrayLike | None = leaf(_check_gap, default=None, kw_only=True)
+    threshold: ArrayLike | None = leaf(_checks.positive, default=None, kw_only=True)
+    near: ArrayLike = leaf(_checks.positive, default=1.01, kw_only=True)
+    first_rounds: int = static(default=3, check=_check_rounds, kw_only=True)
+    second_rounds: int = static(default=10, check=_check_rounds, kw_only=True)
+
+    max_steps = 1000
+
+    def check(self) -> None:
+        if self.loss == "squared_hinge" and self.hard_margin:
+            wanted = "be False with loss='squared_hinge'"
+            raise ArgumentError("hard_margin", wanted, True)
+
+    def bind(self, data: Any) -> "MPU":
+        whole = self.hard_margin or self.loss == "squared_hinge"
+        if data.weight is not None and whole:
+            wanted = "be None with a hard margin, which they do not change, and with "
+            raise ArgumentError("weight", wanted + "loss='squared_hinge'", "weights")
+        # It alone may be infinite.
+        gap = None if self.gap is None else jnp.asarray(self.gap, data.dtype)
+        bound = super(MPU, self._replace(gap=None)).bind(data)._replace(gap=gap)
+        if self.kernel is None or not isinstance(data.X, KernelMatrix):
+            return bound
+        given = self.kernel, data.num_features, data.X.vectors.dtype
+        return bound._replace(kernel=kernels.as_leaves(*given))
+
+    def is_same(self, other: Any) -> bool:
+        # Thresholds follow from the tolerance.
+        tolerances = np.asarray(self.tolerance), np.asarray(other.tolerance)
+        return np.array_equal(*tolerances) and super().is_same(other)
+
+    def start(self, data: Patterns) -> MPUState:
+        damping, gap, threshold, max_count = _find_thresholds(self, data.squares)
+        state = MPUState(
+            solver=self,
+            digest=data.digest,
+            weights=jnp.zeros(data.width, data.dtype),
+            key=jax.random.key(self.seed),
+            counts=jnp.zeros_like(data.squares),
+            threshold=threshold,
+            gap=gap,
+            max_count=max_count,
+            damping=damping,
+            tally=jnp.zeros(2, data.dtype),
+            visits=_counters.of(0),
+            is_stationary=jnp.bool_(False),
+        )
+        _check_range(state, data)
+        return state
+
+    def step(self, state: MPUState, data: Patterns) -> MPUState:
+        """Makes a pass over all patterns, in a new order, then over the active sets."""
+        key, order_key = jax.random.split(state.key)
+        order = shuffle(order_key, natural_order(len(data.y)))
+        state, first, changed = _present(state, data, order, jnp.bool_(True))
+        state = state._replace(key=key, is_stationary=~changed)
+
+        def present_second(carried):
+            state, second, _, rounds = carried
+            state, _, changed = _present(state, data, second, jnp.bool_(False))
+            return state, second, changed, rounds + 1
+
+        def present_first(carried):
+            state, _, rounds = carried
+            state, second, changed = _present(state, data, first, jnp.bool_(False))
+            state, *_ = jax.lax.while_loop(
+                lambda carried: carried[2] & (carried[3] < self.second_rounds),
+                present_second,
+                (state, second, changed, jnp.int32(0)),
+            )
+            return state, changed, rounds + 1
+
+        state, *_ = jax.lax.while_loop(
+            lambda carried: carried[1] & (carried[2] < self.first_rounds),
+            present_first,
+            (state, changed, jnp.int32(0)),
+        )
+        return state
+
+    def objective(self, state: MPUState, data: Patterns) -> Objective:
+        """`J` of the model, and the dual; O(n d)."""
+        threshold, weight = state.threshold, data.weight
+        margins = products(data.X, state.weights)
+        square = jnp.sum(state.counts * margins)
+        learned = jnp.sum(state.counts)
+        # Equation (24), over b^2.
+        lacking = jnp.maximum(threshold - margins, 0)
+        if (damping := state.damping) is not None:
+            # The dual is that of the hard-margin form.
+            whole = square + damping * jnp.sum(state.counts**2)
+            return Objective(
+                (square / 2 + jnp.sum(lacking**2) / (2 * damping)) / threshold**2,
+                jnp.where(
+                    whole > 0, learned**2 / 2 / jnp.where(whole > 0, whole, 1), 0
+                ),
+            )
+        lacking = lacking if weight is None else weight * lacking
+        soft = Objective(
+            (square / 2 + state.max_count * jnp.sum(lacking)) / threshold**2,
+            (threshold * learned - square / 2) / threshold**2,
+        )
+        # The multiple of `a` whose smallest margin is 1, and the best multiple of `I`.
+        smallest, is_hard = jnp.min(margins), jnp.isinf(state.max_count)
+        scale = jnp.where(smallest > 0, smallest, 1)
+        hard = Objective(
+            jnp.where(smallest > 0, square / 2 / scale**2, jnp.inf),
+            jnp.where(square > 0, learned**2 / 2 / jnp.where(square > 0, square, 1), 0),
+        )
+        return jax.tree.map(lambda *pair: jnp.where(is_hard, *pair), hard, soft)
+
+    def model(self, state: MPUState, data: Patterns) -> LinearModel | KernelModel:
+        """The model of `a / b`."""
+        if self.kernel is None or not isinstance(data.X, KernelMatrix):
+            return data.to_model(state.weights / state.threshold)
+        vectors = data.X.vectors
+        coefficients = state.counts / state.threshold
+        bias = jnp.zeros_like(state.threshold)
+        if data.constant is not None:
+            bias = jnp.square(data.constant) * jnp.sum(data.y * coefficients)
+        coefficients, bias = (
+            part.astype(vectors.dtype) for part in (coefficients, bias)
+        )
+        return KernelModel.from_coefficients(
+            self.kernel, vectors, data.y, coefficients, bias
+        )
+
+    def warm_start(self, data: Patterns, before: MPUState) -> MPUState:
+        """The best multiple of another penalty's solution, rounded to integers."""
+        return _warm_start(self.start(data), data, before)
+
+    def num_vectors(self, state: MPUState) -> Array:
+        return jnp.count_nonzero(state.counts)
+
+    def work(self, state: MPUState) -> int:
+        return int(state.num_visits)
+
+    def is_stationary(self, state: MPUState) -> Bool[Array, ""]:
+        return state.is_stationary
 
 
-def _read_input(
-    name: str, value: ArrayLike | None, dtype: DTypeLike
-) -> ArrayLike | None:
-    """A leaf, unless it is None, or the gap infinite."""
-    if value is None:
-        return None
-    known = _checks.concrete(value)
-    if name == "gap" and known is not None and np.array_equal(known, np.inf):
-        return math.inf
-    return _checks.as_leaf(name, value, dtype, _checks.positive)
-
-
-@functools.partial(jax.jit, static_argnums=(5, 6))
+@jax.jit
 def _find_thresholds(
-    squares: Vector,
-    C: Scalar,
-    tolerance: Scalar,
-    gap: ArrayLike | None,
-    threshold: ArrayLike | None,
-    hard: bool,
-    squared: bool,
+    solver: MPU, squares: Vector
 ) -> tuple[Scalar | None, Scalar, Scalar, Scalar]:
     """`damping`, `gap`, `threshold` and `max_count` of a state."""
+    C = jnp.asarray(solver.penalty)
+    gap, threshold = (
+        None if one is None else jnp.asarray(one)
+        for one in (solver.gap, solver.threshold)
+    )
+    squared = solver.loss == "squared_hinge"
     damping = 1 / (2 * C) if squared else None
+    tolerance = 1e-2 if solver.tolerance is None else solver.tolerance
     # A delta above 1 has no meaning.
     delta = jnp.minimum(DELTA_PER_TOLERANCE * tolerance, 0.9)
     usual = GAP * (jnp.max(squares) + (0 if damping is None else damping))
-    gap = usual if gap is None else jnp.asarray(gap, usual.dtype)
+    gap = usual if gap is None else gap
     finite = jnp.where(jnp.isinf(gap), usual, gap)
-    if hard or squared:
-        b = finite / delta if threshold is None else jnp.asarray(threshold)
+    if solver.hard_margin or squared:
+        b = finite / delta if threshold is None else threshold
         return damping, gap, b, jnp.full_like(gap, jnp.inf)
     if threshold is None:
         max_count = jnp.floor(C * finite * (2 + delta) / delta) + 1  # Remark 4
@@ -252,16 +323,16 @@ def _find_thresholds(
     return damping, gap, max_count / C, max_count
 
 
-def _check_range(state: State, tolerance: ArrayLike, hard: bool) -> None:
+def _check_range(state: MPUState, data: Patterns) -> None:
     """Raises if the updates would not end; does nothing if a value is traced."""
-    problem = state.problem
     values = (
-        *(problem.squares, problem.weight, state.max_count, state.threshold),
+        *(data.squares, data.weight, state.max_count, state.threshold),
         *(state.gap, state.damping),
     )
-    if _checks.is_traced((values, tolerance)):
+    if _checks.is_traced(values):
         return
     squares, weight, max_count, threshold, gap, damping = jax.device_get(values)
+    hard = state.solver.hard_margin
     least = np.max(squares) + (0 if damping is None else damping)
     counts = max_count * (1 if weight is None else np.max(weight))
     limits = np.finfo(squares.dtype)
@@ -272,11 +343,6 @@ def _check_range(state: State, tolerance: ArrayLike, hard: bool) -> None:
         wrong = (
             "hard_margin needs patterns that are not zero, got zeros in row "
             f"{np.argmin(squares > 0)}; fit_bias=True appends a number to every row"
-        )
-    elif squares.dtype == np.float32 and np.asarray(tolerance) < FLOAT32_TOLERANCE:
-        wrong = (
-            f"tolerance must be at least {FLOAT32_TOLERANCE:g} in float32, got "
-            f"{tolerance:g}; use solve, which computes in float64, or jax.enable_x64"
         )
     elif not hard and damping is None and counts > integers:
         wrong = (
@@ -299,9 +365,10 @@ def _check_range(state: State, tolerance: ArrayLike, hard: bool) -> None:
 
 
 def _present(
-    state: State, X: Rows, order: Order, is_full: Bool[Array, ""]
-) -> tuple[State, Order, Bool[Array, ""]]:
+    state: MPUState, data: Patterns, order: Order, is_full: Bool[Array, ""]
+) -> tuple[MPUState, Order, Bool[Array, ""]]:
     """The state after some patterns, the next active set, and whether counts change."""
+    near = state.solver.near
     upper, damping = state.threshold + state.gap, state.damping
 
     def visit(count, margin, square, limit, tally):
@@ -318,7 +385,7 @@ def _present(
         updated = count + jnp.where(learn, times, -times)
         # Section 4: a pass over all patterns keeps the first active set, a pass over
         # that keeps the second.
-        first = (margin <= state.near * state.threshold) | (updated > 0)
+        first = (margin <= near * state.threshold) | (updated > 0)
         second = (updated != count) & (updated > 0)
         keep = jnp.where(is_full, first, second)
         # In another form, jax 0.10 does not compile a pass to one kernel.
@@ -326,10 +393,10 @@ def _present(
         change = jnp.stack([jnp.maximum(change, 0), jnp.maximum(-change, 0)])
         return updated, keep, tally + change
 
-    start, weight = (state.weights, state.counts), state.problem.weight
+    start, weight = (state.weights, state.counts), data.weight
     limits = None if weight is None else state.max_count * weight
     weights, counts, kept, tally = visit_all(
-        X, state.problem.squares, order, *start, visit, state.tally, limits
+        data.X, data.squares, order, *start, visit, state.tally, limits
     )
     visits = _counters.normalized(_counters.after(state.visits, order.number))
     changed = jnp.any(tally != state.tally)
@@ -337,43 +404,13 @@ def _present(
     return state, kept, changed
 
 
-def step(state: State, X: Rows, y: Vector | None) -> State:
-    """Makes a pass over all patterns, in a new order, then over the active sets."""
-    key, order_key = jax.random.split(state.key)
-    order = shuffle(order_key, natural_order(X.shape[0]))
-    state, first, changed = _present(state, X, order, jnp.bool_(True))
-    state = state._replace(key=key, is_stationary=~changed)
-
-    def present_second(carried):
-        state, second, _, rounds = carried
-        state, _, changed = _present(state, X, second, jnp.bool_(False))
-        return state, second, changed, rounds + 1
-
-    def present_first(carried):
-        state, _, rounds = carried
-        state, second, changed = _present(state, X, first, jnp.bool_(False))
-        state, *_ = jax.lax.while_loop(
-            lambda carried: carried[2] & (carried[3] < state.rounds[1]),
-            present_second,
-            (state, second, changed, jnp.int32(0)),
-        )
-        return state, changed, rounds + 1
-
-    state, *_ = jax.lax.while_loop(
-        lambda carried: carried[1] & (carried[2] < state.rounds[0]),
-        present_first,
-        (state, changed, jnp.int32(0)),
-    )
-    return state
-
-
 @jax.jit
-def warm_start(state: State, X: Rows, before: State) -> State:
+def _warm_start(state: MPUState, data: Patterns, before: MPUState) -> MPUState:
     """The best multiple of another penalty's solution, rounded to integers.
 
     The multiple is at most the ratio of the penalties. The cost is that of two passes.
     """
-    counts, weight = before.counts, state.problem.weight
+    counts, weight, X = before.counts, data.weight, data.X
     square = jnp.sum(counts * products(X, before.weights))
     height = state.threshold / before.threshold
     if state.damping is None or before.damping is None:
@@ -395,68 +432,3 @@ def warm_start(state: State, X: Rows, before: State) -> State:
     )
     tally = state.tally.at[0].set(jnp.sum(counts))
     return state._replace(counts=counts, weights=weights, tally=tally)
-
-
-def objective(state: State, X: Rows, y: Vector | None) -> Objective:
-    """`J` of the model, and the dual; O(n d)."""
-    threshold, weight = state.threshold, state.problem.weight
-    margins = products(X, state.weights)
-    square = jnp.sum(state.counts * margins)
-    learned = jnp.sum(state.counts)
-    # Equation (24), over b^2.
-    lacking = jnp.maximum(threshold - margins, 0)
-    if (damping := state.damping) is not None:
-        # The dual is that of the hard-margin form.
-        whole = square + damping * jnp.sum(state.counts**2)
-        return Objective(
-            (square / 2 + jnp.sum(lacking**2) / (2 * damping)) / threshold**2,
-            jnp.where(whole > 0, learned**2 / 2 / jnp.where(whole > 0, whole, 1), 0),
-        )
-    lacking = lacking if weight is None else weight * lacking
-    soft = Objective(
-        (square / 2 + state.max_count * jnp.sum(lacking)) / threshold**2,
-        (threshold * learned - square / 2) / threshold**2,
-    )
-    # The multiple of `a` whose smallest margin is 1, and the best multiple of `I`.
-    smallest, is_hard = jnp.min(margins), jnp.isinf(state.max_count)
-    scale = jnp.where(smallest > 0, smallest, 1)
-    hard = Objective(
-        jnp.where(smallest > 0, square / 2 / scale**2, jnp.inf),
-        jnp.where(square > 0, learned**2 / 2 / jnp.where(square > 0, square, 1), 0),
-    )
-    return jax.tree.map(lambda *pair: jnp.where(is_hard, *pair), hard, soft)
-
-
-def model(state: State, X: Rows, y: Vector | None) -> LinearModel | KernelModel:
-    """The model of `a / b`."""
-    problem = state.problem
-    if problem.kernel is None:
-        return patterns.to_model(problem, state.weights / state.threshold)
-    assert isinstance(X, KernelMatrix)
-    assert y is not None
-    coefficients = state.counts / state.threshold
-    bias = jnp.zeros_like(state.threshold)
-    if problem.constant is not None:
-        bias = jnp.square(problem.constant) * jnp.sum(y * coefficients)
-    dtype = X.vectors.dtype
-    return KernelModel.from_coefficients(
-        problem.kernel, X.vectors, y, coefficients.astype(dtype), bias.astype(dtype)
-    )
-
-
-mpu = Solver(
-    "mpu",
-    init,
-    patterns.prepare,
-    step,
-    objective,
-    model,
-    lambda state: int(state.num_visits),
-    lambda state: jnp.count_nonzero(state.counts),
-    lambda state: state.is_stationary,
-    warm_start,
-    read=rows.read,
-    linear=True,
-    max_steps=1000,
-    callback_every=1,
-)

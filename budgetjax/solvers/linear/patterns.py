@@ -5,109 +5,104 @@ product with the weights. The last weight gives the bias.
 """
 
 import functools
-from typing import NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
-from jaxtyping import Array, Float, Integer
+from jaxtyping import Array, Float
 
-from budgetjax import _checks, _record
-from budgetjax._errors import ArgumentError, names_errors
-from budgetjax._record import Static
+from budgetjax import _checks, kernels
+from budgetjax._errors import ArgumentError
+from budgetjax._record import static
 from budgetjax._rows import RawRows
-from budgetjax.kernels import Kernel, check_kernel
+from budgetjax.kernels import Kernel
 from budgetjax.model import LinearModel
 from budgetjax.solvers import training_set
 from budgetjax.solvers.linear.rows import (
     DenseRows,
     KernelMatrix,
-    Rows,
     ShortRows,
     SparseRows,
     pad_rows,
     read_rows,
     to_short_rows,
 )
-from budgetjax.solvers.training_set import Matrix, Scalar, Vector
-
-LOSSES = ("hinge", "squared_hinge")
+from budgetjax.solvers.training_set import Matrix, Scalar, TrainingSet, Vector
 
 
-@_record.record
-class Problem(NamedTuple):
-    """The properties of the patterns that a state holds.
+class Patterns(TrainingSet):
+    """A training set as linear solvers visit it: `X` are its patterns.
 
-    `squares` are `||z_i||^2`, `weight` is `v`, and `constant` is `rho`, or None for a
-    model without a bias; `kernel` takes the place of inner products, and `digest` is
-    that of `y`.
+    Attributes:
+      squares: `||z_i||^2`, shape `(n,)`.
+      constant: rho, or None without a bias.
+      num_features: the length of an example.
     """
 
     squares: Vector
-    weight: Vector | None
     constant: Scalar | None
-    kernel: Kernel | None
-    digest: Integer[Array, ""]
-    num_features: Static
+    num_features: int = static()
 
     @property
     def width(self) -> int:
         """The number of weights."""
-        if self.kernel is not None:
+        if isinstance(self.X, KernelMatrix):
             return self.squares.shape[0]
-        return self.num_features.value + (self.constant is not None)
-
-
-@runtime_checkable
-class LinearState(Protocol):
-    """The field that all states of linear solvers have; see `budgetjax.Solver`."""
+        return self.num_features + (self.constant is not None)
 
     @property
-    def problem(self) -> Problem: ...
+    def kernel(self) -> Kernel | None:
+        """What takes the place of inner products."""
+        return self.X.kernel if isinstance(self.X, KernelMatrix) else None
+
+    def with_labels(self, y: ArrayLike) -> "Patterns":
+        # Outside of this context float64 would become float32.
+        with jax.enable_x64(self.dtype == np.float64):
+            new = super().with_labels(y)
+            return new._replace(X=self.X.times(new.y * self.y))
+
+    def to_model(self, weights: Float[Array, " size"]) -> LinearModel:
+        """The linear model of these weights."""
+        return _to_model(weights, self.constant, self.num_features)
 
 
-def is_squared(loss: object) -> bool:
-    """Whether this is the squared hinge, not the hinge; raises for any other loss."""
-    if not isinstance(loss, str) or loss not in LOSSES:
-        raise ArgumentError("loss", f"be one of {LOSSES}", f"{loss!r}")
-    return loss == "squared_hinge"
-
-
-def read_problem(
+def read_patterns(
     X: RawRows,
     y: ArrayLike,
     weight: ArrayLike | None,
-    fit_bias: bool,
-    bias_scale: ArrayLike,
+    constant: ArrayLike | None,
     kernel: Kernel | None = None,
-) -> Problem:
-    """Checks a training set of two classes; see `budgetjax.Solver`."""
-    if kernel is None:
-        rows = read_rows(X)
-        (n, d), squares = rows.shape, _squared_norms(rows)
-    else:
-        check_kernel("kernel", kernel)
-        X = training_set.read_features(X)
-        (n, d), squares = X.shape, kernel.diag(X)
+) -> Patterns:
+    """Checks a training set of two classes; sparse rows cannot be traced.
+
+    A `kernel` takes the place of inner products; its rows are dense.
+    """
+    rows = read_rows(X) if kernel is None else DenseRows(training_set.read_features(X))
+    n, d = rows.shape
     y = training_set.read_labels(y, n, float)
-    squares, constant = squares.astype(y.dtype), None
-    scale = _checks.as_leaf("bias_scale", bias_scale, y.dtype, _checks.positive)
-    if _checks.flag("fit_bias", fit_bias):
-        constant = scale
+    if constant is not None:
+        constant = _checks.as_leaf("bias_scale", constant, y.dtype)
+    if kernel is not None and isinstance(rows, DenseRows):
+        kernel = kernels.as_leaves(kernel, d, rows.values.dtype)
+        squares = kernel.diag(rows.values).astype(y.dtype)
+    else:
+        squares = _squared_norms(rows)
+    if constant is not None:
         squares += jnp.square(constant)
     known = _checks.concrete(squares)
     if known is not None and (row := _checks.first_bad_row(known)) < n:
         got = f"{known[row]} in row {row}; scale X down"
         raise ArgumentError("squared norms", f"be finite in {squares.dtype}", got)
-    return Problem(
-        squares=squares,
-        weight=training_set.read_weight(weight, y),
-        constant=constant,
-        kernel=kernel,
-        digest=training_set.digest(y),
-        num_features=Static(d),
-    )
+    weight = training_set.read_weight(weight, y)
+    if isinstance(rows, SparseRows):
+        patterns = _sparse_patterns(rows, y, constant)
+    elif kernel is None:
+        patterns = DenseRows(_dense_patterns(rows.values, y, constant))
+    else:
+        patterns = _kernel_patterns(kernel, rows.values, y, constant)
+    digest = training_set.digest(rows)
+    return Patterns(patterns, y, weight, digest, squares, constant, d)
 
 
 def _squared_norms(rows: DenseRows | SparseRows) -> Vector:
@@ -129,52 +124,18 @@ def _dense_squared_norms(X: Matrix, dtype: np.dtype) -> Vector:
     return jnp.sum(jnp.square(X.astype(dtype)), axis=1)
 
 
-@names_errors("solve")
-def prepare(state: LinearState, X: RawRows, y: ArrayLike) -> tuple[Rows, Vector]:
-    """The patterns of a linear state, and the labels; sparse rows cannot be traced."""
-    problem = state.problem
-    dense = problem.kernel is not None
-    rows = DenseRows(training_set.read_features(X)) if dense else read_rows(X)
-    shape = problem.squares.shape[0], problem.num_features.value
-    if rows.shape != shape:
-        wanted = f"be the training set of the state, of shape {shape}"
-        raise ArgumentError("X", wanted, rows.shape)
-    y = training_set.read_labels(y, shape[0], float)
-    training_set.check_same("y", problem.digest, y)
-    if isinstance(rows, SparseRows):
-        return _sparse_patterns(rows, y, problem), y
-    if problem.kernel is None:
-        return DenseRows(_dense_patterns(rows.values, y, problem.constant)), y
-    n, itemsize = rows.shape[0], rows.values.dtype.itemsize
-    _checks.check_memory(
-        {"the number of rows": n},
-        # The matrix and its product with the signs.
-        2 * n * n * itemsize,
-        "of kernel values of all pairs",
-        "learn from fewer rows, or by budgetjax.smo or an online learner",
-    )
-    gram = problem.kernel.gram(rows.values, rows.values)
-    if problem.constant is not None:
-        gram += jnp.square(problem.constant).astype(gram.dtype)
-    signs = y.astype(gram.dtype)
-    return KernelMatrix(gram * signs[:, None] * signs[None], rows.values), y
-
-
 def _sparse_patterns(
-    rows: SparseRows, y: Vector, problem: Problem
+    rows: SparseRows, y: Vector, constant: Scalar | None
 ) -> SparseRows | ShortRows:
-    starts, indices = np.asarray(rows.starts), np.asarray(rows.indices)
-    signs = np.repeat(np.asarray(y), np.diff(starts)).astype(rows.values.dtype)
-    # If all numbers are 0, some are kept that belong to no row.
-    values = np.array(rows.values)
-    values[: len(signs)] *= signs
-    signed = rows._replace(values=values)
-    if problem.constant is not None:
-        last = (np.asarray(y) * float(problem.constant)).astype(values.dtype)
-        values = np.insert(values[: len(signs)], starts[1:], last)
-        indices = np.insert(indices[: len(signs)], starts[1:], rows.shape[1])
+    signed = rows.times(y)
+    if constant is not None:
+        starts, indices = np.asarray(rows.starts), np.asarray(rows.indices)
+        values, end = np.asarray(signed.values), starts[-1]
+        last = (np.asarray(y) * float(constant)).astype(values.dtype)
+        values = np.insert(values[:end], starts[1:], last)
+        indices = np.insert(indices[:end], starts[1:], rows.shape[1])
         starts = starts + np.arange(len(starts))
-        signed = pad_rows(values, indices, starts, problem.width)
+        signed = pad_rows(values, indices, starts, rows.shape[1] + 1)
     return jax.tree.map(jnp.asarray, to_short_rows(signed))
 
 
@@ -189,9 +150,28 @@ def _dense_patterns(
     return jnp.concatenate([patterns, last[:, None]], axis=1)
 
 
-@jax.jit
-def to_model(problem: Problem, weights: Float[Array, " size"]) -> LinearModel:
-    """The linear model of these weights."""
-    d, constant = problem.num_features.value, problem.constant
-    bias = jnp.zeros((), weights.dtype) if constant is None else constant * weights[d]
-    return LinearModel(weights[:d], bias)
+def _kernel_patterns(
+    kernel: Kernel, X: Matrix, y: Vector, constant: Scalar | None
+) -> KernelMatrix:
+    n, itemsize = X.shape[0], X.dtype.itemsize
+    _checks.check_memory(
+        {"the number of rows": n},
+        # The matrix and its product with the signs.
+        2 * n * n * itemsize,
+        "of kernel values of all pairs",
+        "learn from fewer rows, or by budgetjax.SMO or an online learner",
+    )
+    gram = kernel.gram(X, X)
+    if constant is not None:
+        gram += jnp.square(constant).astype(gram.dtype)
+    signs = y.astype(gram.dtype)
+    return KernelMatrix(gram * signs[:, None] * signs[None], X, kernel)
+
+
+@functools.partial(jax.jit, static_argnums=2)
+def _to_model(
+    weights: Float[Array, " size"], constant: Scalar | None, num_features: int
+) -> LinearModel:
+    bias = jnp.zeros((), weights.dtype)
+    bias = bias if constant is None else constant * weights[num_features]
+    return LinearModel(weights[:num_features], bias)

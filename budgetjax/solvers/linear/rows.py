@@ -11,17 +11,17 @@ the rows; an array that a loop both reads and writes is read by `read_in_loop`.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int32, Integer, Shaped
 
-from budgetjax import _checks, _record
+from budgetjax import _checks
 from budgetjax._errors import ArgumentError, names_errors
-from budgetjax._record import Static
+from budgetjax._record import Record, static
 from budgetjax._rows import RawRows, SparseMatrix
+from budgetjax.kernels import Kernel
 from budgetjax.solvers import training_set
 from budgetjax.solvers.training_set import Matrix, Scalar, Vector
 
@@ -62,8 +62,7 @@ def read_in_loop(values: Shaped[Array, " size"], i: Integer[Array, ""]) -> Array
     )
 
 
-@_record.record
-class DenseRows(NamedTuple):
+class DenseRows(Record):
     """Rows of an array."""
 
     values: Float[Array, "n size"]
@@ -84,6 +83,10 @@ class DenseRows(NamedTuple):
             multiple != 0, lambda: w + multiple * self._row(i, w), lambda: w
         )
 
+    def times(self, signs: Vector) -> "DenseRows":
+        """The rows times these signs, row by row."""
+        return DenseRows(self.values * signs[:, None].astype(self.values.dtype))
+
     def _row(
         self, i: Int32[Array, ""], w: Float[Array, " size"]
     ) -> Float[Array, " size"]:
@@ -91,8 +94,7 @@ class DenseRows(NamedTuple):
         return get(self.values, i).astype(w.dtype)
 
 
-@_record.record
-class SparseRows(NamedTuple):
+class SparseRows(Record):
     """Rows whose zeros are not stored; see `sparse_rows`.
 
     It is a pytree of fixed shapes that takes the place of `X`, shape `(n, d)`, in
@@ -110,11 +112,11 @@ class SparseRows(NamedTuple):
     values: Float[Array | np.ndarray, " m"]
     indices: Int32[Array | np.ndarray, " m"]
     starts: Int32[Array | np.ndarray, " ends"]
-    columns: Static
+    columns: int = static()
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return self.starts.shape[0] - 1, self.columns.value
+        return self.starts.shape[0] - 1, self.columns
 
     def products(self, w: Float[Array, " size"]) -> Vector:
         """The inner products of all rows and `w`."""
@@ -149,6 +151,15 @@ class SparseRows(NamedTuple):
 
         return self._over(i, multiple != 0, add, w)
 
+    def times(self, signs: Vector) -> "SparseRows":
+        """The rows times these signs, row by row."""
+        lengths = np.diff(np.asarray(self.starts))
+        of_values = np.repeat(np.asarray(signs), lengths)
+        # If all numbers are 0, some are kept that belong to no row.
+        values = np.array(self.values)
+        values[: len(of_values)] *= of_values.astype(values.dtype)
+        return self._replace(values=jnp.asarray(values))
+
     def _over(
         self,
         i: Int32[Array, ""],
@@ -162,8 +173,7 @@ class SparseRows(NamedTuple):
         return jax.lax.fori_loop(first, jnp.where(wanted, end, first), body, start)
 
 
-@_record.record
-class ShortRows(NamedTuple):
+class ShortRows(Record):
     """Sparse rows of one length, at most `SHORT`, padded with zeros.
 
     A visit then needs no inner loop. Columns have the smallest unsigned type, since
@@ -193,13 +203,17 @@ class ShortRows(NamedTuple):
             w = set_at(w, columns[k], get(w, columns[k]) + changes[k])
         return w
 
+    def times(self, signs: Vector) -> "ShortRows":
+        """The rows times these signs, row by row."""
+        signs = signs[:, None].astype(self.values.dtype)
+        return self._replace(values=self.values * signs)
+
     def _row(self, i: Int32[Array, ""]) -> tuple[Array, Array]:
         """The values and columns of row `i`, which is known to be in range."""
         return get(self.values, i), get(self.indices, i)
 
 
-@_record.record
-class KernelMatrix(NamedTuple):
+class KernelMatrix(Record):
     """Patterns in the feature space of a kernel, stored as their inner products.
 
     The weights are represented by their inner products with all patterns; `vectors` are
@@ -208,6 +222,7 @@ class KernelMatrix(NamedTuple):
 
     values: Float[Array, "n n"]
     vectors: Matrix
+    kernel: Kernel
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -220,6 +235,11 @@ class KernelMatrix(NamedTuple):
     def add(self, i: Int32[Array, ""], multiple: Scalar, w: Vector) -> Vector:
         """The products of the weights plus a multiple of pattern `i`; O(n)."""
         return DenseRows(self.values).add(i, multiple, w)
+
+    def times(self, signs: Vector) -> "KernelMatrix":
+        """The products of the patterns times these signs."""
+        signs = signs.astype(self.values.dtype)
+        return self._replace(values=self.values * signs[:, None] * signs[None])
 
 
 Rows = DenseRows | SparseRows | ShortRows | KernelMatrix
@@ -279,7 +299,7 @@ def pad_rows(
     size = max(int(new_starts[-1]), PAIR)
     new_values, new_indices = np.zeros(size, values.dtype), np.zeros(size, np.int32)
     new_values[places], new_indices[places] = values, indices
-    return SparseRows(new_values, new_indices, new_starts, Static(columns))
+    return SparseRows(new_values, new_indices, new_starts, columns)
 
 
 def to_short_rows(rows: SparseRows) -> SparseRows | ShortRows:
@@ -296,14 +316,9 @@ def to_short_rows(rows: SparseRows) -> SparseRows | ShortRows:
     return ShortRows(values, indices)
 
 
-def read(X: RawRows) -> RawRows:
-    """A matrix of `scipy.sparse` as `SparseRows`; anything else stays as it is."""
-    return sparse_rows(X) if isinstance(X, SparseMatrix) else X
-
-
 def read_rows(X: RawRows) -> DenseRows | SparseRows:
     """The rows of an array, of a SciPy matrix, or of `SparseRows`, after checks."""
-    X = read(X)
+    X = sparse_rows(X) if isinstance(X, SparseMatrix) else X
     if not isinstance(X, SparseRows):
         return DenseRows(training_set.read_features(X))
     training_set.check_shape(X.shape)

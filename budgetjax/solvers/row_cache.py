@@ -5,24 +5,22 @@ large to store: 1.6 GB for 20,000 examples, a terabyte for 500,000. But it needs
 rows of few examples, repeatedly. They are computed in batches, as a matrix product, and
 kept in a ring of fixed size. The ring holds rows of the kernel matrix
 `K[i, j] = k(x_i, x_j)`, without signs, so problems with other labels, such as the
-classes of a one-against-rest classifier, can share it.
+classes of a one-against-rest classifier, can share it, and so can penalties.
 """
 
 import functools
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax.core import Tracer
-from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Integer
 
 from budgetjax import _checks, _record, kernels
-from budgetjax._errors import ArgumentError, InputError, names_errors
-from budgetjax._record import Static
+from budgetjax._errors import InputError, names_errors
 from budgetjax.kernels import Kernel
 from budgetjax.solvers import training_set
-from budgetjax.solvers.training_set import Matrix, Vector
+from budgetjax.solvers.training_set import Matrix, TrainingSet, Vector
 
 # The maximum number of examples for which the full matrix is computed at the start: 64
 # MiB in float32.
@@ -50,11 +48,8 @@ class KernelRows(NamedTuple):
       next: the place of the next row to compute, where the oldest row is.
       num_computed: the rows computed so far, each with `n` kernel values.
       num_blocks: the other blocks of `K` so far, each with `batch^2` kernel values.
-      digest: a digest of `X` and the kernel; see `training_set.digest`.
-      batch: the maximum number of rows per request.
     """
 
-    kernel: Kernel
     origin: Vector
     squares: Vector
     diagonal: Vector
@@ -64,81 +59,119 @@ class KernelRows(NamedTuple):
     next: Integer[Array, ""]
     num_computed: Integer[Array, ""]
     num_blocks: Integer[Array, ""]
-    digest: Integer[Array, ""]
-    batch: Static
 
     @property
     def complete(self) -> bool:
         """Whether all rows are kept."""
         return self.owners is None
 
-
-@runtime_checkable
-class KernelState(Protocol):
-    """The fields that all states of kernel solvers have; see `budgetjax.Solver`."""
-
-    @property
-    def rows(self) -> KernelRows: ...
-
-    @property
-    def digest(self) -> Integer[Array, ""]: ...
+    def num_values(self, batch: int) -> int:
+        """Kernel values computed so far; not to be traced."""
+        values = int(self.num_computed) * self.squares.shape[0]
+        return values + int(self.num_blocks) * batch**2
 
 
-def init_rows(
-    kernel: Kernel,
-    X: Matrix,
-    batch_size: int,
-    cache_size: float | None,
-    rows: KernelRows | None,
-) -> KernelRows:
-    """The rows passed in, or all rows if they are few, or an empty ring.
+class KernelCache:
+    """Kernel rows of a training set that runs of `budgetjax.solve` share.
 
-    See `budgetjax.Solver` for the arguments. A batch has at most n rows.
+    No state holds it: a run takes the rows, changes them in place, and gives them
+    back. So runs with other penalties or other labels need no second copy, and
+    their solutions stay as they are. Rows of another kernel, training set or batch size
+    make way. A run that ends with an error leaves the cache empty.
+
+    Args:
+      size: mebibytes for kernel rows, at least two batches of them. Up to 4,096
+        examples, all kernel values are computed at the start if they fit; None does so
+        for any number of examples.
+
+    Example:
+      >>> X, y = bj.datasets.checkerboard(500, seed=0)
+      >>> cache = bj.KernelCache(64)
+      >>> work = [
+      ...     bj.solve(bj.SMO(bj.RBF(4.0), C), X, y, cache=cache).history.work[-1]
+      ...     for C in (1.0, 2.0)]
+      >>> [int(one) for one in work]
+      [250000, 0]
     """
-    n = X.shape[0]
-    batch_size = min(_checks.size("batch_size", batch_size), n)
-    if cache_size is not None:
-        _checks.positive("cache_size", cache_size)
-    digest = training_set.digest(X, kernel)
-    if rows is not None:
-        known = rows.squares.shape[0], rows.batch.value
-        if known != (n, batch_size):
-            wanted = f"be of {n} examples and batch_size {batch_size}"
-            raise ArgumentError("rows", wanted, f"{known[0]} and {known[1]}")
-        training_set.check_same("X and kernel", rows.digest, X, kernel)
-        return rows
+
+    @names_errors("KernelCache")
+    def __init__(self, size: float | int | None = 512.0):
+        if size is not None:
+            _checks.positive("size", size)
+        self.size = None if size is None else float(size)
+        self._key: object = None
+        self._rows: KernelRows | None = None
+
+    def __repr__(self) -> str:
+        held = 0 if self._rows is None else self._rows.kept.nbytes / MEBIBYTE
+        return f"KernelCache(size={self.size}) with {held:.0f} MiB of rows"
+
+    def take(self, kernel: Kernel, data: TrainingSet, batch: int) -> KernelRows:
+        """The rows known so far, or new ones, for the use of one run.
+
+        Args:
+          kernel: with its parameters as arrays.
+          data: dense examples.
+          batch: the maximum number of rows per request.
+        """
+        rows, self._rows = self._rows, None
+        key = _key(kernel, data, batch)
+        if rows is not None and key is not None and key == self._key:
+            return rows._replace(num_computed=jnp.int32(0), num_blocks=jnp.int32(0))
+        # The old rows go before the new ones come.
+        self._key, rows = key, None
+        return compute_rows(kernel, data, batch, self.size)
+
+    def give(self, rows: KernelRows | None) -> None:
+        """Keeps the rows of a run that has ended."""
+        self._rows = rows
+
+
+def _key(kernel: Kernel, data: TrainingSet, batch: int) -> object:
+    """What rows are of; None if that is traced."""
+    if _checks.is_traced((kernel, data)) or not int(data.digest_of_rows):
+        return None
+    leaves, structure = jax.tree.flatten(kernel)
+    digest = int(training_set.digest(data.digest_of_rows, leaves))
+    return structure, digest, len(data.y), data.dtype, batch
+
+
+def compute_rows(
+    kernel: Kernel, data: TrainingSet, batch: int, cache_size: float | None
+) -> KernelRows:
+    """All rows if they are few, or an empty ring; see `KernelCache` for the size."""
+    X, n = data.X, len(data.y)
     size = n
     if cache_size is not None:
         size = int(cache_size * MEBIBYTE / (X.dtype.itemsize * n))
     complete = size >= n and (cache_size is None or n <= AFFORDABLE_EXAMPLES)
-    size = min(n, max(size, 2 * batch_size))
+    size = min(n, max(size, 2 * batch))
     _checks.check_memory(
-        {"cache_size": cache_size, "rows": n, "batch_size": batch_size},
+        {"the size of the cache": cache_size, "rows": n, "batch_size": batch},
         (n if complete else size) * n * X.dtype.itemsize,
         "of kernel rows",
-        "lower cache_size, or learn from fewer rows or by an online learner",
+        "lower that size, or learn from fewer rows or by an online learner",
     )
-    made = _allocate(kernel, X, digest, batch_size, None if complete else size)
-    if not isinstance(made.diagonal, Tracer) and not bool(_is_finite(made, X)):
+    made = _allocate(kernel, X, None if complete else size)
+    known = not isinstance(made.diagonal, Tracer)
+    if known and not bool(_is_finite(kernel, made, X)):
         raise InputError(f"kernel values overflow {X.dtype}; scale X down")
     return made
 
 
 @jax.jit
-def _is_finite(rows: KernelRows, X: Matrix) -> Bool[Array, ""]:
+def _is_finite(kernel: Kernel, rows: KernelRows, X: Matrix) -> Bool[Array, ""]:
     """Whether the kernel is, also where it is computed from the largest squares.
 
     The diagonal of a stationary kernel is 1 whatever the rows.
     """
     largest = jnp.argmax(rows.squares)[None]
-    values = _kernel_rows(rows, X, largest)
+    values = _kernel_rows(kernel, rows, X, largest)
     return jnp.all(jnp.isfinite(rows.diagonal)) & jnp.all(jnp.isfinite(values))
 
 
-@functools.partial(jax.jit, static_argnums=(3, 4))
-def _allocate(
-    kernel: Kernel, X: Matrix, digest: Integer[Array, ""], batch: int, size: int | None
-) -> KernelRows:
+@functools.partial(jax.jit, static_argnums=2)
+def _allocate(kernel: Kernel, X: Matrix, size: int | None) -> KernelRows:
     """All rows, or a ring of this size."""
     origin = kernels.origin_of(kernel, X)
     X = X - origin[None]
@@ -153,7 +186,6 @@ def _allocate(
         owners = jnp.full(size, -1, jnp.int32)
         places = jnp.full(n, -1, jnp.int32)
     return KernelRows(
-        kernel=kernel,
         origin=origin,
         squares=squares,
         diagonal=kernel.diag(X, squares),
@@ -163,12 +195,11 @@ def _allocate(
         next=jnp.int32(0),
         num_computed=jnp.int32(n if size is None else 0),
         num_blocks=jnp.int32(0),
-        digest=digest,
-        batch=Static(batch),
     )
 
 
 def fetch(
+    kernel: Kernel,
     rows: KernelRows,
     X: Matrix,
     examples: Integer[Array, " batch"],
@@ -201,7 +232,7 @@ def fetch(
     examples = examples[order]
     new = (rows.next + jnp.arange(batch, dtype=jnp.int32)) % size
     is_new = jnp.arange(batch, dtype=jnp.int32) < count
-    kept = _compute_missing(rows, X, examples, count)
+    kept = _compute_missing(kernel, rows, X, examples, count)
 
     # An example loses its overwritten row, unless it has a newer one.
     n = X.shape[0]
@@ -220,6 +251,7 @@ def fetch(
 
 
 def _compute_missing(
+    kernel: Kernel,
     rows: KernelRows,
     X: Matrix,
     examples: Integer[Array, " batch"],
@@ -239,7 +271,7 @@ def _compute_missing(
         def compute(carry, part=part):
             kept, done = carry
             some = jax.lax.dynamic_slice_in_dim(examples, done, part)
-            new = _kernel_rows(rows, X, some)
+            new = _kernel_rows(kernel, rows, X, some)
 
             def write(i, kept):
                 row = jax.lax.dynamic_slice_in_dim(new, i, 1)
@@ -263,52 +295,31 @@ def _part_sizes(batch: int) -> tuple[int, ...]:
 
 
 def _kernel_rows(
-    rows: KernelRows, X: Matrix, examples: Integer[Array, " some"]
+    kernel: Kernel, rows: KernelRows, X: Matrix, examples: Integer[Array, " some"]
 ) -> Float[Array, "some n"]:
     """`K[examples]`; O(some n d)."""
     some, X = X[examples] - rows.origin[None], X - rows.origin[None]
-    return rows.kernel.gram(some, X, rows.squares[examples], rows.squares)
+    return kernel.gram(some, X, rows.squares[examples], rows.squares)
 
 
 def signed_block(
-    rows: KernelRows, X: Matrix, y: Vector, examples: Integer[Array, " some"]
+    kernel: Kernel,
+    rows: KernelRows,
+    X: Matrix,
+    y: Vector,
+    examples: Integer[Array, " some"],
 ) -> tuple[KernelRows, Float[Array, "some some"]]:
     """`Q[examples][:, examples]`; O(some^2 d), or looked up if all rows are kept."""
     signs = y[examples][:, None] * y[examples][None]
     if rows.complete:
         return rows, signs * rows.kept[examples[:, None], examples[None]]
     some, squares = X[examples] - rows.origin[None], rows.squares[examples]
-    block = rows.kernel.gram(some, some, squares, squares)
+    block = kernel.gram(some, some, squares, squares)
     return rows._replace(num_blocks=rows.num_blocks + 1), signs * block
 
 
-@names_errors("solve")
-def prepare(state: KernelState, X: ArrayLike, y: ArrayLike) -> tuple[Matrix, Vector]:
-    """The training set of a kernel solver's state as arrays, after checks."""
-    X, y, _ = training_set.read_examples(state.rows.kernel, X, y)
-    (n,), dtype = state.rows.squares.shape, state.rows.squares.dtype
-    if X.shape[0] != n or X.dtype != dtype:
-        wanted = f"be the training set of the state, {n} rows of {dtype}"
-        got = f"{X.shape[0]} of {X.dtype}, {X.shape[1]} features"
-        raise ArgumentError("X", wanted, got)
-    training_set.check_same("X", state.rows.digest, X, state.rows.kernel)
-    training_set.check_same("y", state.digest, y)
-    return X, y
-
-
-def num_evaluations(rows: KernelRows) -> int:
-    """Kernel values computed so far; not to be traced."""
-    values = int(rows.num_computed) * rows.squares.shape[0]
-    return values + int(rows.num_blocks) * rows.batch.value**2
-
-
-def work(state: KernelState) -> int:
-    """Kernel values computed for a state; not to be traced."""
-    return num_evaluations(state.rows)
-
-
 def product(
-    rows: KernelRows, X: Matrix, y: Vector, coefficients: Vector
+    kernel: Kernel, rows: KernelRows, X: Matrix, y: Vector, coefficients: Vector
 ) -> tuple[KernelRows, Vector]:
     """The rows, with updated counts, and `Q coefficients`.
 
@@ -324,7 +335,9 @@ def product(
         # The last block starts early enough to be full.
         start = jnp.minimum(index * size, n - size)
         some = start + jnp.arange(size, dtype=jnp.int32)
-        new = jnp.matmul(_kernel_rows(rows, X, some), signed, precision="highest")
+        new = jnp.matmul(
+            _kernel_rows(kernel, rows, X, some), signed, precision="highest"
+        )
         return jax.lax.dynamic_update_slice_in_dim(result, new, start, 0)
 
     blocks = -(-n // size)
