@@ -193,7 +193,7 @@ FAULTS = (
     Fault("sharing", "solvers/linear/patterns.py", "X=self.X.times(new.y * self.y)", "X=self.X.times(new.y)"),
     Fault("sharing", "solvers/linear/mpu.py", "return np.array_equal(*tolerances) and super().is_same(other)", "return super().is_same(other)"),
     Fault("sharing", "solvers/linear/linear_solver.py", "not equal(known, wanted):", "name == 'kernel' and not equal(known, wanted):"),
-    Fault("sharing", "solvers/linear/linear_solver.py", 'self.check_run(data, cache)\n        return super', 'pass\n        return super'),
+    Fault("sharing", "solvers/solver.py", 'solver = self.bind(data)\n            solver.check_data(data)', 'solver = self.bind(data)'),
     Fault("shared", "datasets.py", 'parts = tuple(file[f"{key}_{part}"] for part in ("data", "indices", "indptr"))', 'parts = tuple(file[f"{\'X_train\' if part == \'indices\' and \'y_train\' in file else key}_{part}"] for part in ("data", "indices", "indptr"))'),
 )  # fmt: skip
 

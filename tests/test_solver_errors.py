@@ -238,8 +238,6 @@ def test_what_another_solver_has_read(reader, other, says):
     solver = solver_of(name, **given)
     start = bj.solve(solver, X_, Y_, max_steps=1).state
     for more in ({}, {"start": start}):
-        if name == "sdca" and more:
-            says = ANOTHER
         pattern = f"^({CLASSES[name].__name__}|solve): {re.escape(says)}"
         with pytest.raises(ValueError, match=pattern):
             bj.solve(solver, data, **more)

@@ -153,6 +153,9 @@ class Solver(Record, Generic[State, Model], abstract=True):
         seed = jnp.asarray(_checks.seed(self.seed), jnp.int32)
         return self._replace(seed=seed, **known)
 
+    def check_data(self, data: Any) -> None:
+        """Raises if a bound solver cannot run on what another one has read."""
+
     def is_same(self, other: Any) -> bool:
         """Whether a bound solver goes on as another does, both on one training set."""
         free = {"tolerance": None, "seed": None}
@@ -169,16 +172,24 @@ class Solver(Record, Generic[State, Model], abstract=True):
         if type(getattr(before, "solver", None)) is not type(self):
             wanted = f"be a state of {type(self).__name__}"
             raise ArgumentError("start", wanted, _checks.kind_name(before))
+        with names_errors(type(self).__name__):
+            solver = self.bind(data)
+            solver.check_data(data)
         if int(before.digest) != int(data.digest):
             wanted = "be of this training set, in its order"
             raise ArgumentError("start", wanted, "of another")
-        solver = self.bind(data)
-        if not solver.is_same(before.solver):
-            return solver.warm_start(data, before)
-        return self.take_rows(before._replace(solver=solver), data, cache)
+        if solver.is_same(before.solver):
+            state = before._replace(solver=solver)
+        else:
+            state = solver.warm_start(data, before)
+        return self.take_rows(state, data, cache)
 
     def take_rows(self, state: State, data: Any, cache: KernelCache | None) -> State:
         """The state with kernel rows, for a solver that needs some."""
+        if cache is not None:
+            kind = type(self).__name__
+            wanted = f"be None, as {kind} has no kernel rows"
+            raise ArgumentError("cache", wanted, "one", kind)
         return state
 
     def split_rows(self, state: State) -> tuple[State, Any]:

@@ -46,7 +46,7 @@ class HingeState(KernelState):
 class HingeSolver(KernelSolver[HingeState], abstract=True):
     """A solver of the kernel SVM by its dual; see `budgetjax.KernelSolver`.
 
-    Attributes:
+    Args:
       penalty: C, positive.
       batch_size: examples per step.
     """
@@ -116,7 +116,7 @@ Visit = Callable[..., Scalar]
 class Batch(NamedTuple):
     """The examples of a step, in the order of their visits.
 
-    Args:
+    Attributes:
       block: their signed kernel values, `Q` among them.
     """
 

@@ -76,9 +76,12 @@ class KernelSolver(Solver[State, KernelModel], abstract=True):
     def init(self, data: TrainingSet, cache: KernelCache | None = None) -> State:
         with names_errors(type(self).__name__):
             solver = self.bind(data)
-            cache = KernelCache() if cache is None else cache
-            rows = cache.take(solver.kernel, data, solver.batch(len(data.y)))
-            return solver.start(data, rows)
+            return solver.start(data, solver.find_rows(data, cache))
+
+    def find_rows(self, data: TrainingSet, cache: KernelCache | None) -> KernelRows:
+        """The kernel rows that a cache knows, or new ones; of a bound solver."""
+        cache = KernelCache() if cache is None else cache
+        return cache.take(self.kernel, data, self.batch(len(data.y)))
 
     def start(self, data: TrainingSet, rows: KernelRows) -> State:
         """The state of the zero model of a bound solver."""
@@ -130,11 +133,7 @@ class KernelSolver(Solver[State, KernelModel], abstract=True):
         return state.rows.num_values(state.solver.batch(n))
 
     def take_rows(self, state, data, cache):
-        cache = KernelCache() if cache is None else cache
-        solver = state.solver
-        return state._replace(
-            rows=cache.take(solver.kernel, data, solver.batch(len(data.y)))
-        )
+        return state._replace(rows=state.solver.find_rows(data, cache))
 
     def split_rows(self, state: State) -> tuple[State, Any]:
         return state._replace(rows=None), state.rows

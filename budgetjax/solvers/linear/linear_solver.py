@@ -30,6 +30,7 @@ class LinearState(SolverState, abstract=True):
 
 
 State = TypeVar("State", bound=LinearState)
+Own = TypeVar("Own", bound="LinearSolver")
 
 
 class LinearSolver(Solver[State, Model], abstract=True):
@@ -65,35 +66,24 @@ class LinearSolver(Solver[State, Model], abstract=True):
 
     def init(self, data: Any, cache: KernelCache | None = None) -> State:
         with names_errors(type(self).__name__):
-            self.check_run(data, cache)
-            return self.bind(data).start(data)
+            solver = self.bind(data)
+            solver.check_data(data)
+            return self.take_rows(solver.start(data), data, cache)
 
-    def resume(
-        self, data: Any, before: State, cache: KernelCache | None = None
-    ) -> State:
-        with names_errors(type(self).__name__):
-            self.check_run(data, cache)
-        return super().resume(data, before, cache)
-
-    def check_run(self, data: Any, cache: KernelCache | None) -> None:
-        """Raises if a run cannot start with these arguments, or in this precision.
-
-        The training set must have the constant and the kernel of this solver.
-        """
-        if cache is not None:
-            wanted = f"be None, as {type(self).__name__} has no kernel rows"
-            raise ArgumentError("cache", wanted, "one")
+    def bind(self: Own, data: Any) -> Own:
         if not jax.config.read("jax_enable_x64"):
             wanted = "have double precision: with jax.enable_x64(True)"
             raise ArgumentError("a loop of your own", wanted, "single precision")
         if not isinstance(data, Patterns):
             wanted = "be what a linear solver has read"
             raise ArgumentError("the training set", wanted, type(data).__name__)
-        bound = self.bind(data)
-        constant = bound.bias_scale if self.fit_bias else None
+        return super().bind(data)
+
+    def check_data(self, data: Any) -> None:
+        constant = self.bias_scale if self.fit_bias else None
         for name, known, wanted in (
             ("constant feature", data.constant, constant),
-            ("kernel", data.kernel, bound.kernel),
+            ("kernel", data.kernel, self.kernel),
         ):
             if not _checks.is_traced((known, wanted)) and not equal(known, wanted):
                 known, wanted = map(value_repr, (known, wanted))
