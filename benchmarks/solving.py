@@ -1,0 +1,84 @@
+"""Times of `solve` on real data, three penalties too, and the memory of ten.
+
+    python benchmarks/solving.py
+    python benchmarks/solving.py --penalties 10
+
+Processor seconds, the median of three runs after a first one, which compiles. With
+`--penalties`, so many problems of 20,000 rows are solved with shared kernel rows, and
+the peak of the process's memory is printed instead. It takes a minute on two cores.
+"""
+
+import argparse
+import resource
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+
+import budgetjax as bj
+from budgetjax import datasets
+
+
+def several(solvers: Sequence[Any], X: Any, y: np.ndarray) -> list[Any]:
+    """Solutions on one training set; linear solvers start from the one before."""
+    data, linear = solvers[0].read(X, y), solvers[0].linear
+    cache = None if linear else bj.KernelCache()
+    found: list[Any] = []
+    for solver in solvers:
+        start = found[-1].state if linear and found else None
+        found.append(bj.solve(solver, data, cache=cache, start=start))
+    return found
+
+
+def jobs() -> dict[str, Callable[[], Any]]:
+    """What is timed, by its name."""
+    ijcnn1, mnist = datasets.load("ijcnn1"), datasets.load("mnist")
+    reuters = datasets.load("reuters_moneyfx", standardise=False)
+    X, y = ijcnn1.X_train, ijcnn1.y_train
+    images, odd = mnist.X_train[:3000], np.where(mnist.y_train[:3000] % 2, -1, 1)
+    words, topic = scipy.sparse.csr_matrix(reuters.X_train), reuters.y_train
+    wide, narrow, least = bj.RBF(0.02), bj.RBF(2.0), (0.5, 1.0, 2.0)
+    sbp = bj.SBP(wide, slack=0.01, tolerance=None)
+    smo = [bj.SMO(narrow, penalty=penalty) for penalty in (1.0, 2.0, 4.0)]
+    return {
+        "SMO, ijcnn1": lambda: bj.solve(smo[-1], X[:6000], y[:6000]),
+        "SBP, MNIST": lambda: bj.solve(sbp, images, odd, max_steps=200),
+        "SMO, MNIST": lambda: bj.solve(bj.SMO(wide, penalty=4.0), images, odd),
+        "DCD, ijcnn1": lambda: bj.solve(bj.DCD(), X, y),
+        "MPU, ijcnn1": lambda: bj.solve(bj.MPU(), X, y),
+        "DCD, Reuters": lambda: bj.solve(bj.DCD(), words, topic),
+        "MPU, Reuters": lambda: bj.solve(bj.MPU(), words, topic),
+        "SMO, three": lambda: several(smo, X[:6000], y[:6000]),
+        "DCD, three": lambda: several(list(map(bj.DCD, least)), words, topic),
+        "MPU, three": lambda: several(list(map(bj.MPU, least)), X, y),
+    }
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--penalties", type=int, help="measure memory instead")
+    number = parser.parse_args(arguments).penalties
+    if number:
+        data, start = datasets.load("ijcnn1"), time.process_time()
+        penalties = np.geomspace(0.5, 8, number).tolist()
+        solvers = [bj.SMO(bj.RBF(2.0), one, tolerance=0.05) for one in penalties]
+        several(solvers, data.X_train[:20_000], data.y_train[:20_000])
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+        print(f"{peak:.2f} GiB, {time.process_time() - start:.1f} s")
+        return
+    for name, job in jobs().items():
+        job()
+        seconds = []
+        for _ in range(3):
+            start = time.process_time()
+            job()
+            seconds.append(time.process_time() - start)
+        print(f"{name:14} {np.median(seconds):.3f} s", flush=True)
+
+
+if __name__ == "__main__":
+    main()
