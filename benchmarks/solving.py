@@ -38,8 +38,11 @@ def jobs() -> dict[str, Callable[[], Any]]:
     reuters = datasets.load("reuters_moneyfx", standardise=False)
     X, y = ijcnn1.X_train, ijcnn1.y_train
     images, odd = mnist.X_train[:3000], np.where(mnist.y_train[:3000] % 2, -1, 1)
-    words, topic = scipy.sparse.csr_matrix(reuters.X_train), reuters.y_train
+    words: Any = scipy.sparse.csr_matrix(reuters.X_train)
+    topic = reuters.y_train
     wide, narrow, least = bj.RBF(0.02), bj.RBF(2.0), (0.5, 1.0, 2.0)
+    both: list[Any] = [bj.DCD, bj.MPU]
+    dual, unlearning = ([kind(one) for one in least] for kind in both)
     sbp = bj.SBP(wide, slack=0.01, tolerance=None)
     smo = [bj.SMO(narrow, penalty=penalty) for penalty in (1.0, 2.0, 4.0)]
     return {
@@ -51,8 +54,8 @@ def jobs() -> dict[str, Callable[[], Any]]:
         "DCD, Reuters": lambda: bj.solve(bj.DCD(), words, topic),
         "MPU, Reuters": lambda: bj.solve(bj.MPU(), words, topic),
         "SMO, three": lambda: several(smo, X[:6000], y[:6000]),
-        "DCD, three": lambda: several(list(map(bj.DCD, least)), words, topic),
-        "MPU, three": lambda: several(list(map(bj.MPU, least)), X, y),
+        "DCD, three": lambda: several(dual, words, topic),
+        "MPU, three": lambda: several(unlearning, X, y),
     }
 
 
