@@ -110,6 +110,7 @@ from budgetjax.stream.model import CheckpointError as CheckpointError
 from budgetjax.stream.model import StreamError as StreamError
 from budgetjax.stream.model import StreamModel as StreamModel
 from budgetjax.tables import encoding as encoding
+from budgetjax.tables.form import fit_encoding as fit_encoding
 from budgetjax.tables.scaling import default_gamma as default_gamma
 from budgetjax.tables.table_model import TableModel as TableModel
 

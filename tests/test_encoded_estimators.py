@@ -1,8 +1,5 @@
 """Estimators that write the columns of a table as codes; see tests/test_encoding.py."""
 
-import types
-from concurrent.futures import ThreadPoolExecutor
-
 import numpy as np
 import onnxruntime
 import pytest
@@ -16,11 +13,10 @@ from budgetjax.estimators import (
     BudgetedKernelClassifier,
     BudgetedKernelRegressor,
     online,
-    supervised,
 )
-from budgetjax.estimators.forms import Form
 from budgetjax.refitting import metric
 from budgetjax.refitting.held_out import Fold
+from budgetjax.tables import form
 from budgetjax.tables.encoding import Encoding
 
 ROWS, BUDGET = 1200, 20
@@ -43,9 +39,9 @@ MISSING[::5, 1] = np.nan
 
 @pytest.fixture(scope="module", autouse=True)
 def few_steps():
-    """A third of the steps is enough for steps of two columns."""
+    """Two thirds of the steps are enough for steps of two columns."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(metric, "FEWEST_STEPS", 10)
+        patch.setattr(metric, "FEWEST_STEPS", 20)
         yield
 
 
@@ -81,7 +77,7 @@ def test_rows_learned_as_they_are_tell_what_takes_missing_values():
     plain.fit(X[:50] / X[:50].std(axis=0), LABELS[:50])
     with pytest.raises(ValueError, match="NaN") as raised:
         plain.predict(MISSING[:5])
-    assert raised.value.__notes__ == ["encode=0 takes missing values."]
+    assert raised.value.__notes__ == ["encode='auto' takes missing values."]
 
 
 def test_rows_that_count_are_all_that_there_is():
@@ -144,8 +140,7 @@ def test_missing_values_are_a_code(fitted):
     "call",
     [
         lambda: BudgetedKernelClassifier(encode=False).fit(MISSING, LABELS),
-        lambda: BudgetedKernelClassifier(gamma=1.0).fit(MISSING, LABELS),
-        lambda: BudgetedKernelClassifier(gamma=1.0).partial_fit(
+        lambda: BudgetedKernelClassifier(encode=False).partial_fit(
             MISSING[:99], LABELS[:99], np.unique(LABELS)
         ),
     ],
@@ -179,15 +174,14 @@ def test_encodings_that_do_not_fit(encode, rows, message):
         BudgetedKernelClassifier(encode=encode).fit(rows, LABELS)
 
 
-def test_raw_rows_are_padded_only_while_they_are_learned(monkeypatch):
+def test_rows_far_from_0_are_learned_as_they_are():
     random = np.random.default_rng(0)
     rows = 50 + random.normal(size=(ROWS, 3))
     labels = (rows[:, 0] - 50) * (rows[:, 1] - 50) > 0
-    monkeypatch.setattr(supervised, "find_best", lambda *given: 0)
-    model = BudgetedKernelClassifier(BUDGET, learn_metric=True, random_state=0)
+    model = BudgetedKernelClassifier(
+        BUDGET, encode=False, learn_metric=True, random_state=0
+    )
     model.fit(rows, labels)
-    assert forms(rows)[0].width == 16
-    assert model.state_.expansion.vectors.shape[1] == 3
     assert model.state_.kernel.matrix.shape == (3, 3)
     assert model.origin_.shape == (3,)
     assert model.score(rows, labels) > 0.93
@@ -196,129 +190,81 @@ def test_raw_rows_are_padded_only_while_they_are_learned(monkeypatch):
     assert model.support_vectors_.shape == (BUDGET, 3)
 
 
-def noting(steps, learn):
-    """`Streamed.learn`, which notes how many rows it is given."""
-
-    def noted(self, orders, report):
-        steps.append(len(orders[0]))
-        return learn(self, orders, report)
-
-    return noted
-
-
-def forms(rows, kind=BudgetedKernelClassifier, **more):
-    estimator = kind(**more)
+def encoding_of(rows, kind=BudgetedKernelClassifier, **more):
+    """What encodes these rows in `fit`."""
+    estimator = kind(BUDGET, **more)
     estimator.categories_ = {}
-    return estimator._forms(rows)
+    return estimator._encode_table(rows)[-1]
 
 
-def test_what_is_tried():
-    bins = [form.num_bins for form in forms(X)]
-    assert bins == [0, 5, 16]
-    single, *codes = forms(X)
-    assert single.width == 16
-    assert {form.width for form in codes} == {256}
-    alike = np.random.default_rng(0).normal(size=X.shape)
-    assert forms(alike)[0].encoding is None
-    assert [form.num_bins for form in forms(alike)[1:]] == [5, 16]
-    raw, *_ = forms(alike, BudgetedKernelRegressor)
-    assert raw.factor == 4
-    numbers = forms(X, BudgetedKernelRegressor)
-    assert [form.factor for form in numbers] == [4, 1, 1]
-    numbers = forms(X[:999], BudgetedKernelRegressor)
-    assert [form.factor for form in numbers] == [1, 1, 1]
-    # Too few rows to choose; other choices of the user; images; a table of constants.
-    assert [form.num_bins for form in forms(X[:199])] == [0]
+@pytest.mark.parametrize("kind", [BudgetedKernelClassifier, BudgetedKernelRegressor])
+def test_the_form_of_a_table_does_not_depend_on_other_choices(kind):
+    usual = encoding_of(X, kind)
     for more in (
-        *({"gamma": 0.1}, {"kernel": "laplacian"}, {"learn_metric": False}),
-        *({"move_vectors": True}, {"learner": bj.Fourier()}),
+        *({"gamma": 0.1}, {"gamma": "scale"}, {"kernel": "laplacian"}),
+        *({"learn_metric": False}, {"move_vectors": True}, {"refit": False}),
+        *({"learner": bj.Fourier()}, {"kernel": bj.RBF(0.5)}),
     ):
-        assert forms(X, **more) == [Form()]
-    assert forms(np.ones((ROWS, 2))) == [Form()]
-    assert forms(np.random.default_rng(0).normal(size=(ROWS, 129))) == [Form()]
+        assert bj.equal(encoding_of(X, kind, **more), usual)
+    assert encoding_of(X, kind, encode=3).num_codes == 12
+    assert encoding_of(X, kind, learn_metric=5).num_features == 5
+    # Factors of columns, and parameters of a kernel, refer to columns.
+    assert encoding_of(X, kind, learn_metric="diagonal").map is None
+    kernel = bj.Mapped(bj.RBF(1.0), np.ones((4, 2), np.float32))
+    assert encoding_of(X, kind, kernel=kernel) is None
+    assert encoding_of(X, kind, encode=False) is None
+    assert encoding_of(scipy.sparse.csr_array(X), kind) is None
+    assert encoding_of(np.ones((ROWS, 2)), kind) is None
 
 
-@pytest.mark.parametrize(
-    ("schools", "edges"), [(100, [100]), (150, [17, 150]), (600, [17])]
-)
-def test_many_names_that_are_numbers_have_a_form_of_their_own(schools, edges):
-    rows = np.random.default_rng(0).normal(size=(ROWS, 5))
-    rows[:, 0] = 1000 * (np.arange(ROWS) % schools)
-    assert [len(form.encoding.edges(0)) for form in forms(rows)[2:]] == edges
-
-
-@pytest.mark.parametrize(
-    ("plain", "sampled"), [(False, True), (True, True), (False, False)]
-)
-def test_many_rows_are_streamed_only_if_that_is_needed(monkeypatch, plain, sampled):
-    monkeypatch.setattr(
-        "budgetjax.estimators.forms.TRIAL_ROWS", 1024 if sampled else ROWS * 2
-    )
-    monkeypatch.setattr(online, "FIRST_ROWS", 512)
-    steps = []
-    learn = noting(steps, online.Streamed.learn)
-    monkeypatch.setattr(online.Streamed, "learn", learn)
-    X, labels = table(rows=2 * ROWS)
-    if plain:
-        # Held-out rows prefer coefficients alone; codes always have a metric.
-        monkeypatch.setattr(Fold, "prefers", lambda *models: False)
-        monkeypatch.setattr(supervised, "find_best", lambda *given: 0)
-    weights = np.ones(len(labels))
-    weights[::10] = 0
-    model = BudgetedKernelClassifier(BUDGET, random_state=0, epochs=2)
-    model.fit(X, labels, weights)
-    # Without a metric, the vectors are those of a stream of all rows.
-    assert steps == [512] * 3 + [np.count_nonzero(weights)] * plain
-    assert int(model.state_.num_seen) == 2 * np.count_nonzero(weights)
-    assert plain or model.score(TEST, TEST_LABELS) > 0.9
-
-
-@pytest.mark.usefixtures("as_installed")
-@pytest.mark.parametrize(("error", "kept"), [(0.9, 60), (1.0, 20)])
-def test_more_passes_stay_if_held_out_rows_prefer_them(error, kept):
-    def draft(epochs, share):
-        return types.SimpleNamespace(
-            compares=True,
-            problem=types.SimpleNamespace(epochs=epochs),
-            errors=lambda: [np.array([share])],
-            learn_metric=lambda more: draft(more, error),
-        )
-
-    assert supervised.try_longer(draft(20, 1.0)).problem.epochs == kept
-
-
-@pytest.mark.usefixtures("as_installed")
-@pytest.mark.parametrize(("leeway", "best"), [(0.0, 2), (1.0, 2), (4.0, 1)])
-def test_a_plain_form_is_preferred_that_chance_may_separate_from_the_best(leeway, best):
-    def draft(errors, metric):
-        held = np.arange(100) < errors
-        return types.SimpleNamespace(errors=lambda: [1.0 * held], metric=metric)
-
-    # The best is better on 10 rows, 3.2 deviations.
-    drafts = [draft(30, None), draft(20, None), draft(10, "one"), draft(15, "other")]
-    assert supervised.find_best(drafts, leeway) == best
+@pytest.mark.parametrize("columns", [1, 4, 40, 129, 3000])
+def test_bins_are_a_smooth_function_of_rows(columns):
+    counts = [form.count_bins(rows, columns) for rows in range(1, 20_000)]
+    assert 1 <= min(counts) <= max(counts) <= 128
+    steps = np.diff(counts)
+    assert np.all((steps == 0) | (steps == 1))
+    assert max(counts) * columns <= max(1024, columns)
 
 
 @pytest.mark.parametrize("rows", [150, 1200])
 @pytest.mark.parametrize("columns", [129, 600])
 def test_wide_rows_of_one_scale_stay_and_others_are_encoded(rows, columns):
     X = np.random.default_rng(0).normal(size=(rows, columns))
-
-    def bins(X):
-        return [(form.encoding is not None, form.num_bins) for form in forms(X)]
-
-    assert bins(X) == [(False, 0)]
+    assert encoding_of(X) is None
     # Pixels at the margin of images hardly vary.
     image = np.where(np.arange(columns) < 20, 0.01, 1) * np.clip(X, 0, 1)
-    assert bins(image) == [(False, 0)]
+    assert encoding_of(image) is None
     # Nor does what rounding leaves of a constant.
     image[:, 0] *= 1e-15
-    assert bins(image) == [(False, 0)]
+    assert encoding_of(image) is None
     X[:, ::5] *= 1e4
-    several = rows >= 1000 and columns < 512
-    assert bins(X) == [(True, 0)] + [(True, 5)] * several
+    assert encoding_of(X).num_codes == columns * form.count_bins(rows, columns)
     X[3, 5] = np.nan
-    assert bins(X)[0] == (True, 0)
+    assert encoding_of(X).lacks[5]
+
+
+@pytest.mark.parametrize(
+    ("prefers", "steps"), [(True, [512, 512]), (False, [512, 512, 2160, 2160])]
+)
+def test_many_rows_are_streamed_only_if_that_is_needed(monkeypatch, prefers, steps):
+    monkeypatch.setattr(online, "FIRST_ROWS", 512)
+    monkeypatch.setattr(Fold, "prefers", lambda *models: prefers)
+    found, learn = [], online.learn
+
+    def noted(state, examples, order, *rest, **more):
+        found.append(np.count_nonzero(examples.weights[order]))
+        return learn(state, examples, order, *rest, **more)
+
+    monkeypatch.setattr(online, "learn", noted)
+    X, labels = table(rows=2 * ROWS)
+    weights = np.ones(len(labels))
+    weights[::10] = 0
+    model = BudgetedKernelClassifier(BUDGET, random_state=0, epochs=2)
+    model.fit(X, labels, weights)
+    # Without a metric, the vectors are those of a stream of all rows.
+    assert found == steps
+    assert int(model.state_.num_seen) == 2 * np.count_nonzero(weights)
+    assert not prefers or model.score(TEST, TEST_LABELS) > 0.9
 
 
 @pytest.mark.parametrize("unit", [1e-30, 1e30])
@@ -338,37 +284,19 @@ def test_an_encoding_in_one_pass():
     assert model.score(TEST, TEST_LABELS) > 0.4
 
 
-def test_a_stream_of_a_table_is_encoded_by_its_first_rows():
-    model = BudgetedKernelClassifier(BUDGET, random_state=0)
-    model.partial_fit(X[:1000], LABELS[:1000], np.unique(LABELS))
-    codes = model.model_.scaling
-    model.partial_fit(MISSING[1000:], LABELS[1000:])
-    assert model.model_.scaling is codes
-    assert codes.num_codes == 3 * 16 + len(np.unique(X[:1000, 2])) - 1
-    standardised = clone(model).set_params(encode=0)
-    standardised.partial_fit(X, LABELS, np.unique(LABELS))
-    score = model.score(TEST, TEST_LABELS)
-    assert score > standardised.score(TEST, TEST_LABELS) + 0.05
-
-
-def test_few_first_rows_of_a_stream_give_their_scales():
-    def scaling_of(rows, **more):
-        model = BudgetedKernelClassifier(BUDGET, random_state=0, **more)
-        model.categories_ = {}
-        return model._form_of_stream(rows).encoding
-
-    for rows in (1, 10, 100, 999):
-        assert scaling_of(X[:rows]).num_codes == 4
-    # A column with one value so far may change.
-    constant = np.concatenate([X[:100], np.ones((100, 1))], axis=1)
-    assert scaling_of(constant).num_codes == 5
-    alike = np.random.default_rng(0).normal(size=(100, 4))
-    for rows, more in (
-        *((alike, {}), (X, {"gamma": 0.1})),
-        *((X, {"learner": bj.Fourier()}), (X, {"encode": False})),
-    ):
-        assert scaling_of(rows, **more) is None
-    assert scaling_of(X, refit=False).num_codes > 4
+def test_a_sample_of_a_stream_is_fitted_as_all_rows_are(fitted):
+    """Again when there are a quarter more rows, and not in a prediction."""
+    model, classes = clone(fitted), np.unique(LABELS)
+    model.partial_fit(X[:800], LABELS[:800], classes)
+    first = model.model_
+    model.partial_fit(X[800:999], LABELS[800:999])
+    assert model.model_.scaling is first.scaling
+    model.partial_fit(X[999:], LABELS[999:])
+    assert model.score(TEST, TEST_LABELS) > 0.9
+    assert model.feature_importances_.shape == (4,)
+    # The bins are those of a fit of as many rows.
+    codes, usual = model.model_.scaling, fitted.model_.scaling
+    assert bj.equal(codes._replace(map=None), usual._replace(map=None))
 
 
 def unlike(rows=160, seed=0):
@@ -387,13 +315,11 @@ def fed(model, rows, targets, size):
     return model
 
 
-@pytest.mark.parametrize("refit", [True, False])
 @pytest.mark.parametrize("kind", [BudgetedKernelClassifier, BudgetedKernelRegressor])
-def test_first_rows_of_unlike_columns_are_learned_in_any_parts(kind, refit):
+def test_first_rows_of_unlike_columns_are_learned_in_any_parts(kind):
     rows, labels, numbers = unlike()
     targets = labels if kind is BudgetedKernelClassifier else numbers
-    more = {"penalty": 1.0} if refit else {}
-    model = kind(BUDGET, random_state=0, refit=refit, **more)
+    model = kind(BUDGET, random_state=0, refit=False)
     expected = fed(clone(model), rows, targets, len(rows)).predict(rows)
     for size in (1, 10, 32, 49):
         parts = fed(clone(model), rows, targets, size)
@@ -402,10 +328,20 @@ def test_first_rows_of_unlike_columns_are_learned_in_any_parts(kind, refit):
     assert parts.score(rows, targets) > (0.75 if targets is labels else 0.5)
 
 
-def test_a_stream_goes_on_from_its_first_rows(monkeypatch, tmp_path):
+@pytest.mark.parametrize("size", [10, 32])
+@pytest.mark.parametrize("kind", [BudgetedKernelClassifier, BudgetedKernelRegressor])
+def test_small_parts_of_unlike_columns_are_refitted(kind, size):
+    rows, labels, numbers = unlike()
+    targets = labels if kind is BudgetedKernelClassifier else numbers
+    parts = fed(kind(BUDGET, random_state=0, penalty=1.0), rows, targets, size)
+    assert parts.score(rows, targets) > (0.75 if targets is labels else 0.5)
+
+
+@pytest.mark.parametrize("refit", [True, False])
+def test_a_stream_goes_on_from_its_first_rows(monkeypatch, tmp_path, refit):
     monkeypatch.setattr(online, "FEWEST_TO_START", 100)
     rows, labels, _ = unlike()
-    model = BudgetedKernelClassifier(BUDGET, random_state=0, penalty=1.0)
+    model = BudgetedKernelClassifier(BUDGET, random_state=0, refit=refit)
     whole = fed(clone(model), rows, labels, 80)
     # Of 80 and of 160 rows at first; a prediction in between changes nothing.
     parts = clone(model).partial_fit(rows[:80], labels[:80], [False, True])
@@ -414,7 +350,7 @@ def test_a_stream_goes_on_from_its_first_rows(monkeypatch, tmp_path):
     parts = bj.load(tmp_path / "model").partial_fit(rows[80:], labels[80:])
     np.testing.assert_array_equal(parts.predict(rows), whole.predict(rows))
     assert parts._waiting is None
-    assert int(parts.state_.num_seen) >= 160
+    assert int(parts.state_.num_seen) == 160
 
 
 def test_sparse_first_rows_wait_too(tmp_path):
@@ -441,22 +377,20 @@ def test_what_first_rows_cannot_be_is_refused_at_once():
     np.testing.assert_array_equal(model.predict(rows), before)
 
 
-def test_threads_that_predict_refit_a_stream_once(monkeypatch):
-    rows, labels, _ = unlike(60)
-    model = BudgetedKernelClassifier(BUDGET, random_state=0, penalty=1.0)
-    model.partial_fit(rows, labels, [False, True])
-    refits, replay = [], type(model)._replay
-
-    def noted(self, *given):
-        refits.append(None)
-        return replay(self, *given)
-
-    monkeypatch.setattr(type(model), "_replay", noted)
-    with ThreadPoolExecutor(4) as pool:
-        first, *others = pool.map(model.predict, [rows] * 4)
-    assert len(refits) == 1
-    for other in others:
-        np.testing.assert_array_equal(other, first)
+def test_predictions_learn_nothing(monkeypatch):
+    rows, labels, numbers = unlike(60)
+    for kind, targets in (
+        (BudgetedKernelClassifier, labels),
+        (BudgetedKernelRegressor, numbers),
+    ):
+        for refit in (True, False):
+            model = fed(kind(BUDGET, random_state=0, refit=refit), rows, targets, 25)
+            before = dict(vars(model))
+            for name in ("_learn", "_fit_rows", "_refit"):
+                monkeypatch.setattr(model, name, None)
+            first, again = model.predict(rows), model.predict(rows)
+            np.testing.assert_array_equal(first, again)
+            assert all(vars(model)[name] is before[name] for name in before)
 
 
 def test_importances_are_of_the_last_fit_and_of_a_metric(fitted):
@@ -469,35 +403,13 @@ def test_importances_are_of_the_last_fit_and_of_a_metric(fitted):
         model.set_params(**{"learn_metric": "auto"} | more).fit(wide, LABELS[:150])
         assert model.n_features_in_ == 8
         assert not hasattr(model, "feature_importances_")
-    # Quantiles of columns say nothing, before a prediction and after.
+    # And of the last sample of a stream.
     stream = BudgetedKernelClassifier(BUDGET, random_state=0, penalty=1.0)
-    stream.partial_fit(X[:300], LABELS[:300], np.unique(LABELS))
-    for _ in range(2):
-        with pytest.raises(AttributeError, match="the last fit has learned no metric"):
-            stream.feature_importances_  # noqa: B018
-        stream.predict(X[:5])
-    # A stream that learns one has them, whether it has predicted or not.
-    asked, other = (clone(stream).set_params(learn_metric=True) for _ in range(2))
-    for one in (asked, other):
-        one.partial_fit(X[:300], LABELS[:300], np.unique(LABELS))
-    other.predict(X[:5])
-    np.testing.assert_array_equal(
-        asked.feature_importances_, other.feature_importances_
-    )
-
-
-def test_a_choice_of_an_encoding_leaves_what_was_learned(monkeypatch):
-    monkeypatch.setattr(supervised, "find_best", lambda *given: 0)
-    model = BudgetedKernelClassifier(BUDGET, random_state=0, penalty=1.0)
-    model.fit(X[:150], LABELS[:150])
-    before = model.predict(X)
-    encoding, _ = model.choose_encoding(X[:150, :3], LABELS[:150])
-    assert encoding.num_columns == 3
-    assert model.n_features_in_ == 4
-    np.testing.assert_array_equal(model.predict(X), before)
-    new = clone(model)
-    new.choose_encoding(X[:150], LABELS[:150])
-    assert not hasattr(new, "n_features_in_")
+    stream.partial_fit(X[:100], LABELS[:100], np.unique(LABELS))
+    with pytest.raises(AttributeError, match="the last fit has learned no metric"):
+        stream.feature_importances_  # noqa: B018
+    stream.set_params(learn_metric=True).partial_fit(X[100:300], LABELS[100:300])
+    assert np.sum(stream.feature_importances_) == pytest.approx(1)
 
 
 PARAMETERS = [
@@ -525,9 +437,7 @@ def test_the_tag_of_missing_values_is_true(kind, encode, parameters):
         accepts = True
         try:
             prepared, *_ = model._prepare(MISSING[:rows], targets[:rows], None)
-            # Those of `fit` with a refit, and of all else.
-            model._forms(prepared)
-            model._form_of_stream(prepared)
+            model._encode_table(prepared)
         except ValueError as error:
             assert "NaN" in str(error)  # noqa: PT017
             accepts = False

@@ -127,18 +127,6 @@ def test_a_folded_map_predicts_the_same(learner, more):
     check_scores(*later, 1e-5)
 
 
-def test_vectors_are_rounded_as_their_folding_asks():
-    model = encoded()
-    rounded = fold_map(model, rounds=True)
-    check_scores(rounded, model, 1e-3)
-    vectors = np.asarray(rounded.model.expansion.vectors)
-    np.testing.assert_array_equal(_half_precision.round_array(vectors), vectors)
-    before = np.asarray(fold_map(model).model.expansion.vectors)
-    np.testing.assert_allclose(vectors, before, rtol=2**-11, atol=2**-24)
-    squares = rounded.model.expansion.squares
-    np.testing.assert_allclose(squares, np.sum(vectors**2, axis=1), rtol=1e-6)
-
-
 def check_scores(found, expected, rounding=1e-6):
     """The scores are equal, up to rounding of their terms."""
     terms = np.abs(np.asarray(bj.support(expected).coefficients)).sum()

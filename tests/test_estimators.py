@@ -291,24 +291,20 @@ def test_the_default_gamma_is_of_most_rows():
         assert gamma(rows) == pytest.approx(plain, rel=0.1)
 
 
-def test_few_rows_choose_how_wide_the_kernel_is():
-    # A plane: a Gaussian of the usual width bends it.
-    X = stream(n=240)[0]
-    y = X @ [1.0, 2.0]
-    usual, chosen = (
-        made("targets", maintenance=None, gamma=gamma).fit(X[:120], y[:120])
-        for gamma in ("scale", "auto")
+def test_the_default_kernel_is_narrower_for_more_vectors():
+    def gamma(budget, **more):
+        model = made("two", budget=budget, gamma="auto", refit=False, **more)
+        return float(model.fit(*stream()).state_.kernel.gamma)
+
+    scale = float(
+        made("two", gamma="scale", refit=False).fit(*stream()).state_.kernel.gamma
     )
-    factor = float(chosen.state_.kernel.gamma / usual.state_.kernel.gamma)
-    assert factor == pytest.approx(0.25)
-    assert chosen.score(X[120:], y[120:]) > usual.score(X[120:], y[120:])
-    by_parts, expected = (
-        made("two", gamma=gamma).partial_fit(*stream(), ["ash", "beech"])
-        for gamma in ("auto", "scale")
-    )
-    assert by_parts.state_.kernel.gamma == expected.state_.kernel.gamma
-    # Nothing is held out without a refit.
-    assert made("two", gamma="auto", refit=False).fit(*stream()).n_support_
+    assert gamma(20) == gamma(100) == pytest.approx(2 * scale)
+    # The map has more features, too.
+    assert gamma(256) == pytest.approx(3.2 * scale)
+    # Rows as they are have the usual width.
+    plain = made("two", gamma="scale", refit=False, encode=False).fit(*stream())
+    assert gamma(20, encode=False) == float(plain.state_.kernel.gamma)
 
 
 def test_few_noisy_rows_are_not_learned_by_heart():
@@ -340,9 +336,10 @@ def test_first_rows_say_together_what_gamma_is(monkeypatch):
         (BudgetedKernelRegressor, {}),
     ):
         targets = y if more else NUMBERS
-        whole = cls(10, random_state=0).partial_fit(X, targets, **more)
+        new = functools.partial(cls, 10, refit=False, random_state=0)
+        whole = new().partial_fit(X, targets, **more)
         for rows in (X[:1], X[[0, 0, 0]], scipy.sparse.csr_array(X[:1])):
-            estimator = cls(10, random_state=0)
+            estimator = new()
             estimator.partial_fit(rows, targets[: rows.shape[0]], **more)
             assert np.all(np.isfinite(estimator.decision_function(X)) if more else 1)
             estimator.partial_fit(X[rows.shape[0] :], targets[rows.shape[0] :], **more)
@@ -962,7 +959,7 @@ def asked(monkeypatch):
     def start_refit(model, **more):
         note(model.model, **more)
         return types.SimpleNamespace(
-            rows=10**6, errors=lambda: [], finish=lambda: model
+            metric=None, state=model.model, errors=lambda: [], finish=lambda: model
         )
 
     def one_class(state, X, **more):
@@ -1537,5 +1534,5 @@ def test_all_rows_are_learned_in_their_order(monkeypatch):
     state = bj.Perceptron().init(bj.RBF(1.0), num_features=2, budget=5)
     for given in (X, scipy.sparse.csr_array(X)):
         learned = []
-        learn(state, Examples(given, origin, ones, ones), order)
+        learn(state, Examples(given, None, origin, ones, ones), order)
         np.testing.assert_array_equal(np.concatenate(learned), X[order] - origin)

@@ -13,6 +13,7 @@ from budgetjax.refitting import adam, held_out, metric
 from budgetjax.refitting.newton import Basis
 from budgetjax.refitting.problem import Problem
 from budgetjax.refitting.training_data import Block
+from budgetjax.tables.start_map import SHARE, Lines
 
 # More than a block, so that arrays and batches are the same blocks.
 N = 4200
@@ -68,26 +69,50 @@ def objective_of(M, Z, W, X, targets, weights, penalty, prior, rows):
     logs = scores - np.log(np.sum(np.exp(scores), axis=1, keepdims=True))
     loss = -np.mean(weights * ((0.98 * (targets > 0) + 0.02 / 3) * logs).sum(axis=1))
     norm = np.sum(coefficients * (gram(Z, Z) @ coefficients))
-    return loss + (norm / penalty + metric.PRIOR * prior) / (2 * rows), root, norm
+    return loss + (norm / penalty + prior) / (2 * rows), root, norm
+
+
+# Three columns: one of three bins, which may miss, one of categories, one of a bin.
+LINES = Lines.of(
+    np.array([0, 0, 0, 0, 1, 1, 1, 2]),
+    np.array([-1, 0, 0.5, np.nan, 4, 5, 7, 0]),
+    np.array([0, 0.5, 2.5, np.nan, 4, 5, 7, 1]),
+)
 
 
 @pytest.mark.parametrize(
-    ("shape", "images"), [((8,), False), ((8, 3), False), ((8, 3), True)]
+    ("shape", "images", "lines"),
+    [
+        ((8,), False, None),
+        ((8, 3), False, None),
+        ((8, 3), True, None),
+        ((40, 3), True, LINES),
+    ],
 )
-def test_the_objective_is_that_of_numpy(shape, images, double):
+def test_the_objective_is_that_of_numpy(shape, images, lines, double):
     random = np.random.default_rng(1)
     X, y = stream(64)
     Z, X, W = X[:10].astype(float), X[10:].astype(float), random.normal(size=(3, 10))
     first, change = random.normal(size=shape), random.normal(size=shape)
     weights, penalty, rows = random.uniform(0.5, 2, 54), 4.0, np.float64(54)
     targets = np.where(y[10:, None] == np.arange(3), 1.0, -1.0)
-    pace, scale = metric.MAP_RATE / np.sqrt(8), 3.0
-    M, prior = first + pace * change, np.sum((pace * change) ** 2)
-    scales = None
+    rates, scale = random.uniform(0.1, 0.5, shape[0]), 3.0
+    moves = (rates * change.T).T
+    M = first + moves
+    priors = random.uniform(1, 3, shape[0])
+    prior = np.sum(priors * moves.T**2)
+    scales, parts, both = None, None, 0
+    if lines is not None:
+        # Of 32 lines and the 8 codes.
+        parts = random.normal(size=(2, 32))
+        both = np.concatenate([parts[0], parts[1, lines.column]])
+        prior += np.sum((metric.SCALE_RATE * parts) ** 2)
     if len(shape) == 2:
-        scales = random.normal(size=8)
-        M = np.exp(metric.SCALE_RATE * scales)[:, None] * M
+        scales = random.normal(size=shape[0])
+        M = np.exp(metric.SCALE_RATE * (scales + both))[:, None] * M
         prior += np.sum((metric.SCALE_RATE * scales) ** 2)
+    if lines is not None:
+        M = lines.matrix() @ M
     Z = Z @ M if images else Z
     expected, root, norm = objective_of(
         M, Z, W, X, targets, weights, penalty, scale**2 * prior, rows
@@ -107,12 +132,14 @@ def test_the_objective_is_that_of_numpy(shape, images, double):
         ages=state.expansion.ages.at[:10].set(jnp.arange(10, dtype=jnp.int32)),
     )
     basis = Basis(bj.RBF(0.3), expansion, jnp.asarray(np.vstack([root, 0 * root[:1]])))
-    units = tuple(map(np.float64, (0.5, 1, scale, pace)))
+    units = tuple(map(np.float64, (0.5, 1, scale)))
     # A change of a matrix is transposed.
-    given = (expansion.vectors / units[0], W, (change.T, scales))
+    change = metric.Change(change.T, scales, parts)
+    given = (expansion.vectors / units[0], W, change)
     parameters = jax.tree.map(jnp.asarray, given)
     rest = rows, np.float64(penalty), None, np.float64(0.02)
-    fixed = (basis, units, jnp.asarray(first), *rest)
+    start = metric.Start(*jax.tree.map(jnp.asarray, (first, rates, priors, lines)))
+    fixed = (basis, units, start, *rest)
     batch = (
         jnp.int32(3),
         jnp.asarray(X),
@@ -176,7 +203,7 @@ def test_a_map_to_fewer_features_starts_from_principal_directions():
     given = X[:4000] * np.arange(1, 9, dtype=np.float32)
     given[:, 5] = 3
     blocks = lambda: iter([Block(given, y[:4000, None], np.ones(4000))])  # noqa: E731
-    problem = some_problem(blocks=blocks, form=2, padding=0)
+    problem = some_problem(blocks=blocks, form=2)
     first = metric.init_map(problem, bj.RBF(0.1), np.zeros((1, 8), np.float32))
     # The two features of most variance, and the mean squared distance of all.
     assert set(np.argmax(np.abs(first), axis=0)) == {7, 6}
@@ -186,16 +213,43 @@ def test_a_map_to_fewer_features_starts_from_principal_directions():
     assert np.all(np.isfinite(bj.decision_function(refitted(3), X)))
 
 
-@pytest.mark.parametrize(
-    ("of_codes", "vectors", "rank"),
-    [(False, 100, 64), (True, 256, 32), (True, 257, 64)],
-)
-def test_codes_of_small_models_are_mapped_to_fewer_features(of_codes, vectors, rank):
-    rows = np.random.default_rng(0).normal(size=(200, 80)).astype(np.float32)
-    blocks = lambda: iter([Block(rows, rows[:, :1], np.ones(200))])  # noqa: E731
-    problem = some_problem(blocks=blocks, form=True, padding=0, of_codes=of_codes)
-    given = np.zeros((vectors, 80), np.float32)
-    assert metric.init_map(problem, bj.RBF(0.1), given).shape == (80, rank)
+def test_entries_of_lines_give_the_map():
+    """Of all that do, those of the least squares, with padding or without."""
+    matrix = np.random.default_rng(0).normal(size=(8, 3))
+    entries = LINES.split(matrix)
+    np.testing.assert_allclose(LINES.matrix() @ entries, matrix, atol=1e-12)
+    np.testing.assert_allclose(LINES.join(entries), matrix, atol=1e-6)
+    least = np.linalg.pinv(LINES.matrix()) @ matrix
+    np.testing.assert_allclose(entries, least, atol=1e-12)
+    wide, more = LINES.padded(12, np.float64), np.pad(matrix, ((0, 4), (0, 0)))
+    np.testing.assert_allclose(wide.join(wide.split(more)), more, atol=1e-6)
+
+
+def test_a_map_of_codes_starts_near_the_line():
+    X = np.random.default_rng(0).normal(size=(500, 3))
+    X[:, 2] = np.arange(500) % 4
+    X[::7, 0] = np.nan
+    codes = bj.fit_encoding(X, nominal=[2])
+    plain = bj.encoding.fit(X, 0, nominal=[2])
+    known = ~np.isnan(X[:, 0])
+    lines = Lines.of(codes.column, codes.low, codes.high)
+    rows = codes._replace(map=None).apply(X, np.float64)
+    slopes = rows @ lines.matrix()[:, :3]
+    # The numbers are those of the line, up to a constant; categories have none.
+    numbers = plain.apply(X, np.float64)[:, [0, 2]]
+    apart = (slopes[:, :2] - numbers)[known]
+    np.testing.assert_allclose(np.std(apart, axis=0), 0, atol=1e-6)
+    assert np.all(slopes[:, 2] == 0)
+    # A missing value counts as the centre, which is 0 of the clipped numbers.
+    centre = (slopes[:, 0] + codes.low[0])[~known]
+    np.testing.assert_allclose(centre, 0, atol=1e-9)
+    # Squared distances are those of the line, the codes' share, and the names.
+    found = codes.apply(X, np.float64)
+    expected = rows @ lines.matrix()
+    totals = [np.var(one, axis=0).sum() for one in (found, expected)]
+    np.testing.assert_allclose(*totals, rtol=1e-4)
+    bins = np.sum((codes.column == 0) & (codes.low < codes.high))
+    np.testing.assert_allclose(lines.share[:bins], SHARE / np.sqrt(bins))
 
 
 def test_of_many_rows_fewer_are_held_out():
@@ -230,7 +284,7 @@ def test_a_metric_is_kept_where_it_is_better():
     np.testing.assert_array_equal(chosen, refitted(True).kernel.matrix)
     # No mistakes are left to mend, or too few examples to tell.
     easy = np.where(X[:, 0] > 0, 2, 0) * (np.abs(X[:, 0]) > 1)
-    for rows in (np.flatnonzero(np.abs(X[:N, 0] - 0.5) > 1), np.arange(500)):
+    for rows in (np.flatnonzero(np.abs(X[:N, 0] - 0.5) > 2), np.arange(199)):
         left = bj.refit(state, X[rows], easy[rows], learn_metric="auto")
         assert isinstance(left.kernel, bj.RBF)
 
@@ -368,8 +422,3 @@ def test_steps_that_fail_on_all_examples_are_undone(monkeypatch):
     monkeypatch.setattr(metric, "run_adam", fail)
     found = bj.refit(learner(), X[:N], y[:N], learn_metric=True)
     assert accuracy(found) > accuracy(refitted(True)) - 0.02
-
-
-def test_the_default_number_of_passes():
-    rows = (1, 10_000, 10_001, 20_000, 50_000, 10**6)
-    assert list(map(metric.count_passes, rows)) == [20, 20, 80, 80, 40, 27]

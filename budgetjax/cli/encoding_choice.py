@@ -15,8 +15,9 @@ from budgetjax.stream.batches import cast_numbers
 from budgetjax.stream.reservoir import Reservoir, default_size, is_sparse
 from budgetjax.tables.columns import unpack
 from budgetjax.tables.encoding import Encoding
+from budgetjax.tables.form import fit_encoding, narrowness
 from budgetjax.tables.labels import encode_labels
-from budgetjax.tables.scaling import Scaling
+from budgetjax.tables.scaling import Scaling, default_gamma, sample_rows
 from budgetjax.tables.table_model import TableModel
 
 
@@ -75,12 +76,12 @@ def _ask_estimator(job: Job) -> Choice | None:
         encoding, kernel = model.scaling, model.model.kernel
     else:
         model = None
-        encoding, kernel = estimator.choose_encoding(X, y, weights)
+        encoding = fit_encoding(X, training.budget)
+        gamma = default_gamma(encoding.apply(X[sample_rows(len(X))]))
+        kernel = RBF(gamma * narrowness(training.budget))
     # Rows far from 0 need an origin, which only a standardised stream has.
     if isinstance(encoding, Scaling):
         return None
-    # The stream learns no metric.
-    encoding = encoding and encoding._replace(map=None)
     kernel = kernel.kernel if isinstance(kernel, Mapped) else kernel
     assert isinstance(kernel, RBF), "the default of estimators"
     return Choice(kernel, False, encoding, model, _describe(encoding))
@@ -93,7 +94,7 @@ def _describe(codes: Encoding | None) -> str:
     if not has_bins(codes):
         return "every feature in units of its quartiles, outliers clipped"
     columns, number = codes.num_columns, codes.num_codes
-    return f"{columns:,} columns as {number:,} codes, chosen on held-out rows"
+    return f"{columns:,} columns as {number:,} codes"
 
 
 def has_bins(codes: Encoding | None) -> bool:

@@ -238,8 +238,6 @@ def _refit(
     # If no row has changed the model, the zero model stays.
     elif int(fitted.state.num_active):
         rows = fitted.num_rows // job.training.epochs
-        # The sample has decided for a metric of codes.
-        has_bins = encoding_choice.has_bins(columns.encoding)
         fitted = refit.refit(
             fitted,
             dataclasses.replace(source, read=read),
@@ -248,7 +246,7 @@ def _refit(
             penalty=held_out.default_penalties(rows)
             if penalty is None
             else np.asarray(penalty) * typical_weight,
-            learn_metric=has_bins or ("auto" if job.training.metric else False),
+            learn_metric="auto" if job.training.metric else False,
             calibrate=job.about.labels is not None,
             progress=job.progress,
         )

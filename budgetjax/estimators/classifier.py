@@ -10,12 +10,12 @@ from sklearn.utils.metaestimators import available_if
 from budgetjax._errors import ArgumentError, names_class
 from budgetjax.estimators import inputs
 from budgetjax.estimators.base import Classifier
-from budgetjax.estimators.forms import FINEST_FOR_LABELS, TRIED_FOR_LABELS
 from budgetjax.estimators.inputs import ClassWeight, Table, Weights
 from budgetjax.estimators.online import Prepared
 from budgetjax.estimators.supervised import Supervised
 from budgetjax.online import defaults
 from budgetjax.refitting import calibration
+from budgetjax.tables.labels import encode_labels
 from budgetjax.tables.table_model import TableModel
 
 
@@ -26,12 +26,13 @@ class BudgetedKernelClassifier(Classifier, Supervised):
     `fit` streams the rows once; `budgetjax.refit` then recomputes the coefficients of
     the support vectors that the stream chose. With a learned metric, vectors start as
     those of a stream of at most 8,192 rows, and steps on all rows move them.
-    `partial_fit` streams too, and refits on a sample of the rows so far before the next
-    prediction. The budget bounds memory and time per row. `fit` brings the columns of a
-    table to one scale, and from 200 rows on writes them as codes of their quantiles
-    where that predicts held-out rows better. The first 1,000 rows of `partial_fit`,
-    however they are divided, say how columns are written and what gamma is; with fewer,
-    each prediction is that of a new model of them.
+    `partial_fit` keeps a sample of its rows, and learns it as `fit` does whenever there
+    are a quarter more rows than the last time. The budget bounds memory and time per
+    row.
+
+    The columns of a table are encoded in one form, `budgetjax.fit_encoding`: each is a
+    number and codes of its quantiles, of which a map makes features. The metric is this
+    map, which is learned, from 200 rows on, where that predicts held-out rows better.
 
     It computes in float32, or in float64 if X is float64 and JAX enables it. Compiled
     programs are kept in the user's cache folder, so a later process starts faster; see
@@ -48,11 +49,10 @@ class BudgetedKernelClassifier(Classifier, Supervised):
       kernel: "rbf", "laplacian", "poly" (of degree 3, with `coef0=0`), "sigmoid" or
         "linear", as in scikit-learn, or a kernel, such as
         `budgetjax.Polynomial(3)`.
-      gamma: the parameter of all kernels but "linear". "scale" is two divided by the
-        mean squared distance of the first rows, `budgetjax.default_gamma`. "auto" is
-        "scale", except in `fit` with at most 2,000 rows and a refit that does not move
-        vectors: it is then "scale" or a quarter of it, whichever predicts held-out rows
-        better.
+      gamma: the parameter of all kernels but "linear", for encoded rows. "scale" is two
+        divided by the mean squared distance of some rows, `budgetjax.default_gamma`.
+        "auto" is a multiple of it where rows are encoded: 2 for up to 100 support
+        vectors, and more by the root of their number.
       maintenance: the strategy for a full budget, or its name, such as "merge",
         "project" or "remove_oldest". None merges with a Gaussian kernel and projects
         with any other. Removal does harm after a refit, whose coefficients are large
@@ -69,26 +69,19 @@ class BudgetedKernelClassifier(Classifier, Supervised):
       move_vectors: whether the refit moves the support vectors too. This is slower, and
         helps most for small budgets.
       learn_metric: True, False, "diagonal" or a rank, as for `budgetjax.refit`; "auto"
-        tries a matrix in `fit`, from 200 rows on.
-      encode: how columns are written before they are learned; see `budgetjax.encoding`.
-        False for rows as they are; a number of bins per column, with edges at quantiles
-        and the default gamma, where 0 is a number in units of the column's quartiles
-        with outliers clipped. "auto" tries 0, 5 and 16 bins in `fit`, some under a
-        narrower kernel, with False for 0 where columns have one scale, and from 30,000
-        rows on 128 for 16 (64 in a regressor, or from 200,000), with a learned metric,
-        by fits judged on held-out rows, short ones from 10,000 rows on, of 200,000 rows
-        at most; a column of few values has a bin between any two, and one of 129 to 512
-        in another fit. It is 16 bins without a refit and in `partial_fit`, whose first
-        rows fit them. With fewer than 200 rows, or 1,000 in `partial_fit`, it is 0, and
-        False where columns have one scale there. It is
-        False for sparse rows too, and where `kernel`, `gamma`, `move_vectors` or
-        `learn_metric` are not their defaults. For more than 128 columns, it is False if
-        they have one scale, as those of images, and otherwise 0 or up to 5 bins, of at
-        most 1,024 codes in all. Encoded rows may have missing values, NaN, and those of
-        a data frame names: columns of texts, or of pandas' categories, have a code per
-        name, except for names beyond the 128 most frequent, or beyond the 1,024 most
-        frequent of those with 8 rows each. Texts that are numbers except for a few,
-        such as "?", are numbers and missing values, with a warning.
+        learns the map of the codes, or a matrix for rows as they are, where that
+        predicts held-out rows better, from 200 rows on. A rank is the number of
+        features of the map; "diagonal" is a factor per code.
+      encode: how columns are written before they are learned. "auto" is the form of
+        `budgetjax.fit_encoding`, whose bins grow with the rows; a number is that of the
+        bins of a column, where 0 is its clipped number alone; False leaves rows as they
+        are. "auto" is False for sparse rows, for more than 128 columns of one scale,
+        as those of images, and for a kernel with parameters of single columns, such as
+        a matrix. Encoded rows may have missing values, NaN, and those of a data frame
+        names: columns of texts, or of pandas' categories, have a code per name, except
+        for names beyond the 128 most frequent, or beyond the 1,024 most frequent of
+        those with 8 rows each. Texts that are numbers except for a few, such as "?",
+        are numbers and missing values, with a warning.
       epochs: passes of `fit` over the rows.
       shuffle: whether each pass of `fit` has a new random order.
       capacity: slots to allocate, at least the budget; None for the budget. Programs
@@ -132,7 +125,6 @@ class BudgetedKernelClassifier(Classifier, Supervised):
     class_weight: ClassWeight = None
 
     _family = defaults.CLASSIFIER
-    _tried, _finest = TRIED_FOR_LABELS, FINEST_FOR_LABELS
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -183,12 +175,14 @@ class BudgetedKernelClassifier(Classifier, Supervised):
         """Continues to learn: one pass over these rows in their order.
 
         With `refit=True`, a uniform sample of all rows so far is kept, up to 8,192 rows
-        and about 4 million numbers. The model that predicts has learned the sample
-        again, in another order, and is refitted to it, so sorted streams are learned
-        about as well as shuffled ones. The first prediction after a part takes the time
-        for that, and the model does not follow drift. With `refit=False` and a number
-        as `gamma`, any division of the same rows gives the model of `fit` with
-        `shuffle=False` and one epoch.
+        and about 4 million numbers. It is learned and refitted by this call, as by
+        `fit`, if there are a quarter more rows than the last time; other calls change
+        no prediction. So sorted streams are learned about as well as shuffled ones, all
+        calls together take some five times as long as the last refit, and the model
+        does not follow drift. With `refit=False`, every call learns its rows in their
+        order. The first 1,000 rows of a stream, however they are divided, then say how
+        columns are encoded; with `encode=False` and a number as `gamma`, any division
+        of the same rows gives the model of `fit` with `shuffle=False` and one epoch.
 
         After `fit` it continues from that model, in one pass without a refit.
 
@@ -211,8 +205,9 @@ class BudgetedKernelClassifier(Classifier, Supervised):
             raise ArgumentError("class_weight", wanted, f"{self.class_weight!r}")
         rows, y, weights = self._examples(X, y, sample_weight, first=first)
         weights = weights * inputs.class_weights(self.class_weight, classes, classes, y)
+        # In the dtype of the classes, in which a sample keeps them.
+        y = classes[encode_labels(classes, y)]
         labels = TableModel(None, classes=classes)
-        y = labels.encode_targets(y)
         self._continue_stream((rows, y, weights, labels))
         return self
 

@@ -1,6 +1,5 @@
 """Converts rows, labels and kernels from scikit-learn's conventions to the core's."""
 
-import dataclasses
 import functools
 from collections.abc import Mapping
 from typing import Any, Protocol, TypeAlias, runtime_checkable
@@ -43,40 +42,10 @@ class SparseRows(SparseMatrix, Protocol):
     def astype(self, dtype: Any) -> "SparseRows": ...
 
 
-@dataclasses.dataclass(frozen=True)
-class EncodedRows:
-    """Rows that are encoded where they are read, as sparse rows become dense there.
-
-    Zeros follow the features, up to `width`. Without an encoding, nothing else happens.
-    """
-
-    X: Shaped[np.ndarray, "n columns"]
-    encoding: Encoding | None
-    width: int
-
-    @property
-    def dtype(self) -> np.dtype:
-        return self.X.dtype
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return len(self.X), self.width
-
-    def __getitem__(self, key: slice | np.ndarray) -> "EncodedRows":
-        return dataclasses.replace(self, X=self.X[key])
-
-    def toarray(self) -> np.ndarray:
-        codes = self.encoding
-        rows = self.X if codes is None else codes.apply(self.X, dtype_of(self))
-        return np.pad(rows, ((0, 0), (0, self.width - rows.shape[1])))
-
-
 # Rows as users have them: arrays, lists, data frames and sparse matrices.
 Table: TypeAlias = ArrayLike | scipy.sparse.sparray | scipy.sparse.spmatrix
 # Rows after the checks of scikit-learn.
 Rows: TypeAlias = Shaped[np.ndarray, "_ _"] | SparseRows
-# The same, or rows that are encoded where they are read.
-Features: TypeAlias = Rows | EncodedRows
 # Weights by label; "balanced" makes the classes equally heavy.
 ClassWeight: TypeAlias = Mapping | str | None
 # One number per row; None for ones.
@@ -93,13 +62,13 @@ SAMPLED_ROWS = 65_536
 FAR = 10.0
 
 
-def dtype_of(X: Features) -> np.dtype:
+def dtype_of(X: Rows) -> np.dtype:
     """The dtype to compute in: float64 if X is and JAX enables it, else float32."""
     wide = X.dtype == np.float64 and jax.config.read("jax_enable_x64")
     return np.dtype(np.float64 if wide else np.float32)
 
 
-def to_array(X: Features) -> Shaped[np.ndarray, "n features"]:
+def to_array(X: Rows) -> Shaped[np.ndarray, "n features"]:
     """The rows as an array."""
     return X if isinstance(X, np.ndarray) else X.toarray()
 
@@ -121,15 +90,6 @@ def check_range(X: Rows, dtype: np.dtype) -> None:
     raise ArgumentError("X", f"be in the range of {dtype}", got)
 
 
-def encode_rows(X: Rows, encoding: object, width: int = 0) -> Features:
-    """The rows as an encoding gives them, or as they are if this is none, padded."""
-    codes = encoding if isinstance(encoding, Encoding) else None
-    if codes is None and width <= X.shape[1]:
-        return X
-    features = X.shape[1] if codes is None else codes.num_features
-    return EncodedRows(to_array(X), codes, max(width, features))
-
-
 def join(X: Rows, more: Rows) -> Rows:
     """Rows followed by others, dense if one part is."""
     if isinstance(X, np.ndarray) or isinstance(more, np.ndarray):
@@ -139,12 +99,11 @@ def join(X: Rows, more: Rows) -> Rows:
 
 
 def dense(
-    X: Features, dtype: np.dtype, origin: Float[np.ndarray, " features"]
+    X: Rows, dtype: np.dtype, origin: Float[np.ndarray, " features"]
 ) -> Float[np.ndarray, "n features"]:
     """Rows of an array or a sparse matrix, minus the origin, in this dtype."""
     if not np.any(origin):
-        rows = X.toarray() if isinstance(X, EncodedRows) else to_dense(X, dtype)
-        return np.ascontiguousarray(rows, dtype)
+        return np.ascontiguousarray(to_dense(X, dtype), dtype)
     # Subtracted in float64, before digits are lost.
     return np.ascontiguousarray(to_array(X) - origin[None], dtype)
 
@@ -154,13 +113,15 @@ class Sample:
 
     Attributes:
       num_rows: the number of rows that they were taken from.
-      rows: up to 1,000 of them.
+      rows: up to 1,000 of them, as an encoding gives them, if there is one.
     """
 
-    def __init__(self, X: Features):
+    def __init__(self, X: Rows, codes: Encoding | None = None):
         self.num_rows = X.shape[0]
         rows = X[scaling.sample_rows(self.num_rows)]
-        self.rows = rows.toarray() if isinstance(rows, EncodedRows) else rows
+        self.rows = rows
+        if codes is not None:
+            self.rows = codes.apply(to_array(rows), dtype_of(X))
 
     @functools.cached_property
     def gamma(self) -> float:
@@ -305,9 +266,7 @@ def drop_weightless(sample_weight: Weights, *arrays: Any) -> tuple[Any, ...]:
     return *(_safe_indexing(one, present) for one in given), weights[present]
 
 
-def warn_unscaled(
-    name: str, X: Features, origin: Float[np.ndarray, " features"]
-) -> None:
+def warn_unscaled(name: str, X: Rows, origin: Float[np.ndarray, " features"]) -> None:
     """Warns the user of the estimator of this name if dense features look unscaled."""
     if isinstance(X, np.ndarray):
         rows = X[:: -(-X.shape[0] // SAMPLED_ROWS)] - origin[None]

@@ -1,7 +1,7 @@
 """Novelty detection with a bounded number of support vectors."""
 
 import dataclasses
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -11,7 +11,7 @@ from budgetjax import _checks
 from budgetjax._errors import names_class
 from budgetjax.estimators import inputs
 from budgetjax.estimators.inputs import RandomState, Rows, Table, Weights
-from budgetjax.estimators.online import OnlineEstimator, Streamed
+from budgetjax.estimators.online import Candidate, OnlineEstimator
 from budgetjax.kernels import Kernel
 from budgetjax.online import defaults
 from budgetjax.online.defaults import Choice
@@ -71,7 +71,7 @@ class BudgetedOneClass(OutlierMixin, OnlineEstimator):
     @property
     def offset_(self) -> float:
         """The threshold of the scores."""
-        return -float(np.asarray(self._predicting_model().intercept))
+        return -float(np.asarray(self._model.intercept))
 
     @names_class
     def fit(
@@ -136,8 +136,8 @@ class BudgetedOneClass(OutlierMixin, OnlineEstimator):
             refits=refits,
         )
 
-    def _refit(self, streamed: list[Streamed], *unused: Any, **more: Any) -> TableModel:
-        ((_, model, examples, *_),) = streamed
+    def _refit(self, candidates: Sequence[Candidate], seed: int) -> TableModel:
+        ((model, examples, _),) = candidates
         data = examples.data(model.dtype)
         solved = one_class(
             *(model.model, data["X"]),

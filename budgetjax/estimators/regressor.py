@@ -12,7 +12,6 @@ from sklearn.base import RegressorMixin
 
 from budgetjax import _checks, _record, losses
 from budgetjax._errors import ArgumentError, names_class
-from budgetjax.estimators.forms import FINER, TRIED_FOR_NUMBERS
 from budgetjax.estimators.inputs import Rows, Table, Weights
 from budgetjax.estimators.online import Prepared
 from budgetjax.estimators.supervised import Supervised, scale_loss
@@ -98,7 +97,6 @@ class BudgetedKernelRegressor(RegressorMixin, Supervised):
     quantile: float | Sequence[float] | np.ndarray | None = None
 
     _family = defaults.REGRESSOR
-    _tried, _finest = TRIED_FOR_NUMBERS, FINER
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -122,12 +120,12 @@ class BudgetedKernelRegressor(RegressorMixin, Supervised):
     @property
     def intercept_(self) -> PerOutput:
         """The term added to the scores of the state times `unit_`."""
-        return self._predicting_model().intercept
+        return self._model.intercept
 
     @property
     def unit_(self) -> PerOutput:
         """The factor of the scores of the state."""
-        return self._predicting_model().unit
+        return self._model.unit
 
     @names_class
     def fit(

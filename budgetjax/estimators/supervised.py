@@ -1,69 +1,44 @@
 """What the kernel classifier and regressor share: their parameters and refits."""
 
-import contextlib
 import dataclasses
-import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, cast
 
+import jax
 import numpy as np
 import threadpoolctl
-from jaxtyping import Array, Float, Int, Shaped
+from jaxtyping import Array, Float, Shaped
 from numpy.typing import ArrayLike
-from sklearn.base import clone
 from sklearn.utils import assert_all_finite
+from sklearn.utils.validation import check_is_fitted
 
 from budgetjax import _checks, _counters, _progress, kernels, losses
 from budgetjax._errors import ArgumentError
-from budgetjax.estimators import categories, forms, inputs, online
+from budgetjax.estimators import categories, inputs, online
 from budgetjax.estimators.base import SetByFit
 from budgetjax.estimators.categories import Categories
-from budgetjax.estimators.forms import Form, fit_form, has_one_scale, strip_padding
-from budgetjax.estimators.inputs import (
-    EncodedRows,
-    Features,
-    RandomState,
-    Rows,
-    Sample,
-    Table,
-    Weights,
-)
-from budgetjax.estimators.online import (
-    Examples,
-    OnlineEstimator,
-    Prepared,
-    Streamed,
-    spread_rows,
-)
-from budgetjax.kernels import Kernel, Mapped
+from budgetjax.estimators.inputs import RandomState, Rows, Sample
+from budgetjax.estimators.online import Candidate, Examples, OnlineEstimator
+from budgetjax.kernels import Kernel
 from budgetjax.online import defaults
 from budgetjax.online.defaults import Choice, Family, Loss
 from budgetjax.online.importance import SeenWeights
 from budgetjax.online.learner import Learner
 from budgetjax.online.maintenance import Maintenance
 from budgetjax.refitting import held_out
-from budgetjax.refitting.adam import EPOCHS
 from budgetjax.refitting.refit import Draft, check_metric, start_refit
 from budgetjax.tables import encoding, scaling
 from budgetjax.tables.encoding import Encoding
-from budgetjax.tables.scaling import Scaling
-from budgetjax.tables.table_model import TableModel, fold_map
+from budgetjax.tables.form import fit_encoding, narrowness
+from budgetjax.tables.table_model import TableModel
 
 # A refit stops when a step would gain less than this fraction of the objective. Smaller
 # values took twice as long, and changed no accuracy by more than 0.1 points.
 TOLERANCE = 1e-3
-# Factors of the default gamma to choose from if there are few rows.
-FACTORS = (1.0, 0.25)
-# Passes of steps before the choice among these, fewer over many rows, and all of them
-# over few: that took 4 percent of the errors on ten small tables. On seventeen sets,
-# choices after three were 0.07 points worse than after five.
-TRIAL_EPOCHS, FEWER_EPOCHS, MANY_ROWS = 5, 3, 50_000
-# Among few rows, those held out say little: without a metric, and so without codes, a
-# form is preferred whose error is larger by at most so many standard deviations.
-LEEWAY = 2.0
-# Passes over few rows, if they predict held-out rows better than fewer passes. Twenty
-# tables had 5 percent fewer errors, usps 5 and mnist 8.
-LONG_EPOCHS = 60
+# More columns than this, whose deviations differ by up to this factor, are those of
+# images, which are learned as they are if the largest is in this range: float32 does
+# not hold all squares beyond it.
+MOST_COLUMNS, ALIKE, RAW_RANGE = 128, 10.0, (1e-15, 1e15)
 
 
 @dataclasses.dataclass(eq=False, repr=False)
@@ -92,10 +67,8 @@ class Supervised(OnlineEstimator):
 
     # Without an annotation, which would make a parameter of it.
     categories_ = cast(Categories, SetByFit())
-    # The losses and learners to choose from, and the forms of a table to try.
+    # The losses and learners to choose from.
     _family: ClassVar[Family]
-    _tried: ClassVar[tuple[tuple[int, float, int], ...]]
-    _finest: ClassVar[tuple[int, int]]
 
     def _loss_setting(self) -> str | Callable[..., Array] | None:
         """The loss, by its name or as a function."""
@@ -112,7 +85,7 @@ class Supervised(OnlineEstimator):
         It is the share of the feature in the variance of mapped rows, so in their mean
         squared distance; see `budgetjax.encoding.importances`.
         """
-        self._predicting_model()
+        check_is_fitted(self)
         if self._importances is None:
             raise AttributeError(
                 f"{type(self).__name__} has no feature_importances_: the last fit has "
@@ -151,26 +124,54 @@ class Supervised(OnlineEstimator):
         penalties = held_out.default_penalties(rows) if automatic else self.penalty
         return np.atleast_1d(np.asarray(penalties, object))
 
-    def _forms(self, X: Rows) -> list[Form]:
-        if not self._is_free_table(X):
-            return [self._form_of_stream(X)]
-        # Other learners may keep more per feature than vectors.
-        pads = is_auto(self.learner) and self.maintenance is None
-        return forms.list_forms(X, self._nominal, self._tried, self._finest, pads=pads)
+    def _encode_table(
+        self, X: Rows, *, more_to_come: bool = False
+    ) -> Sequence[Encoding | None]:
+        num_bins, rank = self._num_bins(X), self.learn_metric
+        has_parts = self._kernel_has_parts()
+        if num_bins is False or (is_auto(num_bins) and has_parts):
+            return _leave(X)
+        budget = _checks.size("budget", self.budget)
+        # A metric tells whether it needs bins.
+        chooses = is_auto(num_bins) and rank is not False and not self.move_vectors
+        found = [
+            fit_encoding(
+                *(X, budget, self._nominal),
+                num_bins=None if is_auto(bins) else bins,
+                rank=None if isinstance(rank, bool | str) else rank,
+                more_to_come=more_to_come,
+            )
+            for bins in ([0, num_bins] if chooses else [num_bins])
+        ]
+        if not found[0].num_codes:
+            # All rows are equal.
+            return _leave(X)
+        # Factors of columns, or a kernel's own parameters of them, need columns.
+        is_plain = rank == "diagonal" or has_parts
+        return [codes._replace(map=None) if is_plain else codes for codes in found]
 
-    def _is_free_table(self, X: Rows) -> bool:
-        """Whether rows are a table, and what depends on their form is free."""
-        return self._is_free() and isinstance(X, np.ndarray)
+    def _num_bins(self, X: Rows) -> bool | int | str:
+        """Bins per column; "auto" for as many as fit rows and columns; False for none.
 
-    def _is_free(self) -> bool:
-        """Whether parameters leave the form of a table to the data."""
-        free = isinstance(self.kernel, str) and self.kernel == "rbf"
-        free = free and is_auto(self.gamma) and is_auto(self.encode)
-        free = free and self.vectors is None
-        free = free and not self.move_vectors and self.learn_metric in ("auto", True)
-        learner = self.learner
-        has_vectors = isinstance(learner, Learner) and learner.has_vectors
-        return free and (is_auto(learner) or has_vectors)
+        Sparse rows, and those of images, are learned as they are.
+        """
+        given, is_table = self.encode, isinstance(X, np.ndarray)
+        if is_auto(given):
+            is_wide = is_table and X.shape[1] > MOST_COLUMNS and not self._nominal
+            return given if is_table and not (is_wide and has_one_scale(X)) else False
+        if given is False:
+            return False
+        if not isinstance(given, int | np.integer) or given is True:
+            wanted = "be False, 'auto' or a number of bins"
+            raise ArgumentError("encode", wanted, f"{given!r}")
+        if not is_table:
+            raise ArgumentError("encode", "be False or 'auto' for sparse rows", given)
+        return _checks.size("encode", given, at_least=0)
+
+    def _kernel_has_parts(self) -> bool:
+        """Whether a kernel has parameters that refer to single columns."""
+        leaves = jax.tree.leaves(self.kernel)
+        return isinstance(self.kernel, Kernel) and any(map(np.ndim, leaves))
 
     @property
     def _learner(self) -> Learner:
@@ -178,38 +179,9 @@ class Supervised(OnlineEstimator):
         classes = None if self._family.real_targets else 2
         return defaults.learner_of(self.learner, classes, refits=True)
 
-    def _form_of_stream(self, X: Rows) -> Form:
-        is_table, (rows, columns) = self._is_free_table(X), X.shape
-        is_narrow = columns <= forms.MOST_COLUMNS
-        if is_table and is_narrow and rows >= forms.FEWEST_TO_BIN:
-            values = min(forms.FEW_VALUES, rows // forms.ROWS_PER_VALUE_OF_STREAM)
-            form = *forms.FORM_OF_STREAM, values
-            return fit_form(X, self._nominal, *form, more_to_come=True)
-        is_unlike = is_table and not has_one_scale(X)
-        if is_unlike or (self._nominal and is_auto(self.encode)):
-            return fit_form(X, self._nominal, 0, more_to_come=True)
-        if self.encode is False or is_auto(self.encode):
-            try:
-                assert_all_finite(inputs.values(X), input_name="X")
-            except ValueError as error:
-                error.add_note("encode=0 takes missing values.")
-                raise
-            return Form()
-        num_bins, wanted = self.encode, "be False, 'auto' or a number of bins"
-        if not isinstance(num_bins, int | np.integer) or isinstance(num_bins, bool):
-            raise ArgumentError("encode", wanted, f"{num_bins!r}")
-        if not isinstance(X, np.ndarray):
-            wanted = "be False or 'auto' for sparse rows"
-            raise ArgumentError("encode", wanted, num_bins)
-        num_bins = _checks.size("encode", num_bins, at_least=0)
-        return fit_form(X, self._nominal, num_bins, more_to_come=True)
-
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
-        # Columns become codes, or numbers in units of their quartiles.
-        tags.input_tags.allow_nan = self._is_free() or not (
-            is_auto(self.encode) or self.encode is False
-        )
+        tags.input_tags.allow_nan = self.encode is not False
         return tags
 
     def _validate(self, *, reset: bool = True, **arguments: Any) -> Any:
@@ -230,23 +202,21 @@ class Supervised(OnlineEstimator):
             return super()._validate(reset=reset, ensure_all_finite=finite, **arguments)
         except ValueError as error:
             if not encodes and "NaN" in str(error):
-                error.add_note("encode=0 takes missing values.")
+                error.add_note("encode='auto' takes missing values.")
             raise
 
     def _without_names(self, X: Any) -> Any:
         """Rows with the numbers of their names, as `model_` takes them."""
         return categories.to_numbers(categories.spread_lists(X), self.categories_)
 
-    def _gammas(self, sample: Sample, form: Form) -> list[float | str]:
+    def _gamma(self, sample: Sample, codes: Encoding | None) -> float | str:
         if not is_auto(self.gamma):
-            return [self.gamma]
+            return self.gamma
         named = isinstance(self.kernel, str) and self.kernel in kernels.GAMMA_KERNELS
-        usual = form.factor * sample.gamma if named else 0.0
-        # Moving vectors work best under a narrower kernel than fixed ones.
-        chooses = self.refit and not self.move_vectors and not form.num_bins
-        if not usual or sample.num_rows > held_out.FEW or not chooses:
-            return [usual or "scale"]
-        return [usual * factor for factor in FACTORS]
+        usual = sample.gamma if named else 0.0
+        if not usual:
+            return "scale"
+        return usual if codes is None else usual * narrowness(self.budget)
 
     def _choose(self, labels: TableModel, seed: int, *, refits: bool) -> Choice:
         return defaults.choose(
@@ -267,135 +237,47 @@ class Supervised(OnlineEstimator):
         many = np.count_nonzero(examples.weights) > online.FIRST_ROWS
         return has_vectors and self.learn_metric is not False and bool(many)
 
-    def choose_encoding(
-        self, X: Table, y: ArrayLike, sample_weight: Weights = None
-    ) -> tuple[Encoding | Scaling | None, Kernel]:
-        """The encoding and the kernel that `fit` chooses, without the rest of it.
-
-        On a sample of a stream, they are for `budgetjax.fit_stream` and a refit.
-
-        Args:
-          X, y, sample_weight: as for `fit`.
-
-        Returns:
-          The encoding of the columns; or None for rows as they are, or what subtracts
-          an origin far from 0. And the kernel.
-        """
-        # What this one has learned stays.
-        new: Any = clone(self)
-        streamed, seed, orders = new._stream_forms(new._prepare(X, y, sample_weight))
-        with new._refitting(seed) as start:
-            best, draft, _ = new._try_forms(streamed, orders, start)
-            if draft is None and best.rivals:
-                draft = start(best)
-        state = best.model.model if draft is None else draft.state
-        return best.model.scaling, state.kernel
-
-    def _prepare(self, X: Table, y: ArrayLike, sample_weight: Weights) -> Prepared:
-        """What `fit` learns, after checks."""
-        raise NotImplementedError
-
-    @contextlib.contextmanager
-    def _refitting(
-        self, seed: int, *, of_stream: bool = False
-    ) -> Iterator[Callable[..., Draft | None]]:
-        """A function that starts a refit, with a progress bar."""
+    def _refit(self, candidates: Sequence[Candidate], seed: int) -> TableModel:
         # Waiting threads make small factorisations ten times slower on a busy machine;
         # XLA computes the large products.
         threads = threadpoolctl.threadpool_limits(1, user_api="blas")
         bar = _progress.progress_bar("refit", self.progress, "passes")
         with threads, bar as report:
-            yield functools.partial(
-                self._start_refit, seed=seed, report=report, of_stream=of_stream
-            )
-
-    def _try_forms(
-        self,
-        streamed: list[Streamed],
-        orders: Sequence[Int[np.ndarray, " n"]],
-        start: Callable[..., Draft | None],
-    ) -> tuple[Streamed, Draft | None, bool]:
-        """The best of several forms, its trial, and whether only some rows were tried.
-
-        There is no trial of a single form.
-        """
-        best = streamed[0]
-        if len(streamed) == 1:
-            return best, None, False
-        weights, tried = best.examples.weights, None
-        count = int(np.count_nonzero(weights))
-        if count > forms.TRIAL_ROWS:
-            tried = spread_rows(orders[0], weights, forms.TRIAL_ROWS)
-        epochs = EPOCHS if count <= held_out.MANY else TRIAL_EPOCHS
-        epochs = FEWER_EPOCHS if count > MANY_ROWS else epochs
-        trial = functools.partial(start, epochs=epochs, compares=True)
-        drafts = [trial(each, tried=tried) for each in streamed]
-        number = find_best(drafts, LEEWAY if count < forms.FEW_TO_DOUBT else 0.0)
-        return streamed[number], drafts[number], tried is not None
-
-    def _refit(
-        self,
-        streamed: list[Streamed],
-        seed: int,
-        orders: Sequence[Int[np.ndarray, " n"]] = (),
-        *,
-        of_stream: bool = False,
-    ) -> TableModel:
-        with self._refitting(seed, of_stream=of_stream) as start:
-            best, draft, is_sampled = self._try_forms(streamed, orders, start)
-            if draft is None or is_sampled:
-                # What a trial prefers is not compared again on all rows.
-                learns = draft is not None and draft.metric is not None
-                draft = start(best, learns=learns)
-            elif draft.rows > held_out.MANY:
-                # The trial was a short one.
-                draft = draft.learn_metric(None)
-            if draft is not None and draft.rows <= held_out.MANY and not of_stream:
-                draft = try_longer(draft)
-            if best.is_partial:
-                best, draft = self._complete(best, draft, orders, start)
-            return self._finish(best, draft)
-
-    def _complete(
-        self,
-        streamed: Streamed,
-        draft: Draft | None,
-        orders: Sequence[Int[np.ndarray, " n"]],
-        start: Callable[[Streamed], Draft | None],
-    ) -> tuple[Streamed, Draft | None]:
-        """A refit as if all examples had been streamed, not only a part.
-
-        They are, unless there is a metric, which comes with the vectors of a fold.
-        """
-        model, weights = streamed.model, streamed.examples.weights
-        if draft is not None and draft.metric is not None:
-            seen = len(orders) * int(np.count_nonzero(weights))
-            counts = draft.state.counts._replace(seen=_counters.of(seen))
-            state = draft.state._replace(counts=counts)
-            return streamed, draft._replace(state=state)
-        state = held_out.clear(model.model)
-        empty = streamed._replace(model=model._replace(model=state), is_partial=False)
-        (streamed,) = self._learn([empty], orders)
-        if draft is None:
-            return streamed, start(streamed)
-        return streamed, draft._replace(state=streamed.model.model)
+            drafts = [self._start_refit(one, seed, report) for one in candidates]
+            best = find_best(drafts)
+            (model, examples, stream_all), draft = candidates[best], drafts[best]
+            if stream_all is not None:
+                # All rows count, unless there is a metric, which comes with the vectors
+                # of a fold.
+                if draft is None or draft.metric is None:
+                    model = stream_all()
+                if draft is None:
+                    again = Candidate(model, examples)
+                    draft = self._start_refit(again, seed, report)
+                elif draft.metric is None:
+                    draft = draft._replace(state=model.model)
+                else:
+                    seen = int(np.count_nonzero(examples.weights)) * self.epochs
+                    counts = draft.state.counts._replace(seen=_counters.of(seen))
+                    draft = draft._replace(state=draft.state._replace(counts=counts))
+            if draft is None:
+                # No row has changed the zero model.
+                return model
+            refitted, learns = draft.finish(), draft.metric is not None
+        model = model.add_intercept(refitted.intercept)._replace(
+            model=refitted.model,
+            calibration=refitted.calibration,
+            scaling=refitted.scaling if examples.codes is not None else model.scaling,
+        )
+        if learns:
+            self._importances = measure_importances(model, examples.X)
+        return model
 
     def _start_refit(
-        self,
-        streamed: Streamed,
-        *,
-        of_stream: bool,
-        learns: bool = False,
-        tried: Int[np.ndarray, " tried"] | None = None,
-        **settings: Any,
+        self, candidate: Candidate, seed: int, report: Callable[[str], object]
     ) -> Draft | None:
-        """A refit of these examples; None if no example has changed the model.
-
-        With `learns`, a metric is learned without a comparison; `tried` are the rows
-        that count, or None for all.
-        """
-        form, model, examples, rivals, _ = streamed
-        examples = examples if tried is None else examples.take(tried)
+        """A refit of these examples; None if no example has changed the model."""
+        model, examples, _ = candidate
         state, learn_metric = model.model, self.learn_metric
         if not int(state.num_active):
             return None
@@ -406,97 +288,74 @@ class Supervised(OnlineEstimator):
         examples = examples._replace(weights=weights / typical)
         penalties = self._penalties(int(np.count_nonzero(weights)))
         penalties = penalties if is_auto(self.penalty) else penalties * typical
-        loss = self._losses().refit
+        loss, codes = self._losses().refit, examples.codes
         if callable(loss):
             loss = scale_loss(loss, model)
-        if is_auto(learn_metric):
-            # A prediction should not wait for a trial of a metric.
-            learn_metric = not of_stream and (form.num_bins > 0 or learns or "auto")
+        if codes is not None and codes.map is not None:
+            # The encoding has the rank of the metric.
+            is_rank = not isinstance(learn_metric, bool | str)
+            learn_metric = True if is_rank else learn_metric
         return start_refit(
             # Rows are shifted and targets centred already, so the model must not do it
             # again.
-            TableModel(state, form.encoding),
+            TableModel(state, codes),
             **examples.data(model.dtype),
             loss=loss,
             penalty=penalties,
             move_vectors=self.move_vectors,
-            learn_metric=learn_metric,
+            learn_metric=False if self.move_vectors else learn_metric,
             tolerance=TOLERANCE,
             calibrate=model.classes is not None,
-            rivals=rivals,
-            padding=form.padding,
-            **settings,
+            seed=seed,
+            report=report,
         )
 
-    def _finish(self, streamed: Streamed, draft: Draft | None) -> TableModel:
-        form, model, examples, *_ = streamed
-        # Without a draft, the zero model stays.
-        if draft is not None:
-            refitted = draft.finish()
-            model = model.add_intercept(refitted.intercept)
-            is_encoded = form.encoding is not None
-            model = model._replace(
-                model=refitted.model,
-                calibration=refitted.calibration,
-                scaling=refitted.scaling if is_encoded else model.scaling,
-            )
-            model = fold_map(model)
-        model = strip_padding(model, examples.X)
-        self._importances = measure_importances(model, examples.X)
-        return model
+
+def _leave(X: Rows) -> tuple[None]:
+    """The form of rows as they are, which may miss nothing."""
+    try:
+        assert_all_finite(inputs.values(X), input_name="X")
+    except ValueError as error:
+        error.add_note("encode='auto' takes missing values.")
+        raise
+    return (None,)
 
 
-def find_best(drafts: Sequence[Draft | None], leeway: float = 0.0) -> int:
-    """The number of the draft with the least error on held-out rows.
+def find_best(drafts: Sequence[Draft | None]) -> int:
+    """The number of the draft with the least error on held-out rows, if they have any.
 
-    A draft without a metric is preferred if its error exceeds the least by at most this
-    number of standard deviations.
+    Of equal ones, it is the first.
     """
     errors = [[] if draft is None else draft.errors() for draft in drafts]
     folds = min(map(len, errors))
-    if not folds:
-        return 0
-    each = [np.concatenate(parts[:folds]) for parts in errors]
-    totals = [float(np.sum(one)) for one in each]
-    best = int(np.argmin(totals))
-    if not leeway:
-        return best
-    plain = [
-        i for i, draft in enumerate(drafts) if draft is None or draft.metric is None
-    ]
-    other = min(plain, key=totals.__getitem__, default=best)
-    chance = np.sqrt(np.sum((each[other] - each[best]) ** 2))
-    return other if totals[other] - totals[best] <= leeway * chance else best
-
-
-def try_longer(draft: Draft) -> Draft:
-    """The same choices, or those of more passes of a metric, if it has fewer errors."""
-    if not (draft.compares or draft.problem.learns):
-        return draft
-    longer = draft.learn_metric(LONG_EPOCHS)
-    return (draft, longer)[find_best([draft, longer])]
+    totals = [sum(float(np.sum(one)) for one in each[:folds]) for each in errors]
+    return int(np.argmin(totals))
 
 
 def measure_importances(
-    model: TableModel, X: Features
+    model: TableModel, X: Rows
 ) -> Float[np.ndarray, " features"] | None:
-    """The importance of each feature in a metric, or None without one."""
-    kernel, codes = model.model.kernel, model.scaling
-    rows = X.X if isinstance(X, EncodedRows) else X
-    if isinstance(codes, Encoding):
-        if codes.map is None:
-            # All columns have quantiles: those of the codes are equal by construction.
-            return None
-        rows = inputs.to_array(rows[scaling.sample_rows(rows.shape[0])])
-        # The rows of a stream are encoded already.
-        of = encoding.importances if isinstance(X, EncodedRows) else encoding.shares
-        return of(codes, rows)
-    if not isinstance(kernel, Mapped):
-        return None
+    """The importance of each feature in a metric."""
+    kernel, codes = model.model.kernel, model.encoding
+    if codes is not None:
+        return encoding.importances(
+            codes, inputs.to_array(X[scaling.sample_rows(X.shape[0])])
+        )
     matrix = np.asarray(kernel.matrix, np.float64)
     lengths = np.sum(matrix.reshape(len(matrix), -1) ** 2, axis=1)
-    parts = Sample(rows).variances * lengths
+    parts = Sample(X).variances * lengths
     return parts / max(np.sum(parts), np.finfo(np.float64).tiny)
+
+
+def has_one_scale(X: Rows) -> bool:
+    """Whether all columns have one scale, and no value is missing."""
+    deviations = np.sqrt(Sample(X).variances)
+    deviations = deviations[deviations > 0]
+    if np.any(np.isnan(inputs.values(X))) or not len(deviations):
+        return False
+    (least, most), largest = RAW_RANGE, np.max(deviations)
+    is_alike = largest <= ALIKE * np.quantile(deviations, 0.25)
+    return bool(is_alike and least <= largest <= most)
 
 
 def is_auto(parameter: object) -> bool:

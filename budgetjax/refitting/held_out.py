@@ -35,6 +35,8 @@ FEW = 2000
 # standard deviations: with few rows differences say little, and a small penalty
 # underfits.
 LEEWAY = 0.3
+# A metric is preferred if its error is smaller by so many standard deviations.
+DOUBT = 0.5
 # The penalty of a refit, where one is not chosen.
 PENALTY = 10.0
 # Up to this many examples, which may be noisy, estimators choose among these penalties.
@@ -117,15 +119,15 @@ class Fold(NamedTuple):
     def prefers(self, old: Scores, new: Scores) -> bool:
         """Whether the new model has a significantly smaller error than the old one.
 
-        The difference must exceed 1.5 of its standard deviations; for mistakes this is
-        McNemar's test.
+        The difference must exceed `DOUBT` of its standard deviations; for mistakes this
+        is McNemar's test.
         """
 
         def both(X: np.ndarray) -> np.ndarray:
             return np.concatenate([np.asarray(each(X)) for each in (old, new)], axis=1)
 
         total, products = self.errors(both)
-        return bool(total[0] - total[1] > 1.5 * chance(products, 0)[1])
+        return bool(total[0] - total[1] > DOUBT * chance(products, 0)[1])
 
 
 @jax.jit
@@ -201,6 +203,7 @@ def stream_fold(
             size=default_size(state.num_features),
             seed=problem.seed,
             sparse=not shards.spans_processes
+            and problem.encoding is None
             and problem.coder is None
             and is_sparse(block.X),
         )

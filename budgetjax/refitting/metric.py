@@ -37,18 +37,18 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-import scipy.linalg
 from jaxtyping import Array, Float, PyTree
 
 from budgetjax import _checks, _half_precision, losses
 from budgetjax._sharding import Shards
 from budgetjax.kernels import Kernel, Mapped
 from budgetjax.refitting import training_data
-from budgetjax.refitting.adam import EPOCHS, Steps, run_adam
-from budgetjax.refitting.held_out import MANY, Fold, Scores
+from budgetjax.refitting.adam import Steps, run_adam
+from budgetjax.refitting.held_out import Fold, Scores
 from budgetjax.refitting.moving_vectors import norm_and_scores, unit_of, values
 from budgetjax.refitting.newton import of_problems
 from budgetjax.refitting.problem import Problem
+from budgetjax.tables.start_map import Lines, principal_directions
 
 # Examples per step: twice the number for moving vectors, in half of the time.
 BATCH = 256
@@ -72,38 +72,117 @@ STRENGTH = 10.0
 # of 0.05 doubled the errors on the checkerboard, and made a third more on ijcnn1.
 SMOOTHING, MOST_SMOOTHING = 0.5, 0.05
 # The weight of the map's distance from its start, in examples. Without it, the map
-# overfits the 256 features of usps.
-PRIOR = 10.0
-# The fewest and the most passes over many examples; and the steps in all, if these are
-# between. Of twenty tables, electricity had 9 percent fewer errors with 20 to 60 passes
-# than with 20, and letter and covtype 15 percent fewer.
-EPOCHS_OVER_MANY, STEPS_OVER_MANY = (27, 80), 8000
+# overfits the 256 features of usps. In maps of codes, entries of lines have less, and
+# those of codes more, so that functions of columns bend only as far as data ask.
+PRIOR, PRIOR_OF_LINES, PRIOR_OF_CODES = 10.0, 3.0, 30.0
+# Passes over the examples.
+PASSES = 27
 # Fewer steps per epoch that was asked for hardly change the metric, so small data take
 # more epochs. Each has at least FEWEST_AT_ONCE steps before it is judged: fewer take
 # longer, and with 30 there were 4 percent more errors.
 FEWEST_STEPS, FEWEST_AT_ONCE = 30, 8
 # More features are mapped to this number: a larger map is slower and no more accurate.
-# Codes of models of up to FEW_VECTORS are mapped to half of it: with all of it, sixteen
-# tables had 0.3 +- 1.2 percent fewer errors with 100 vectors, but fits took a third
-# longer, and files were twice as large. With 500, letter and electricity had 2 to 9
-# percent fewer errors.
-WIDEST, WIDEST_OF_CODES, FEW_VECTORS = 64, 32, 256
+WIDEST = 64
 # The number of examples for the principal directions that start a map to fewer
 # features.
 DIRECTIONS_OF = 4096
 
 
-def count_passes(rows: int) -> int:
-    """The default number of passes over this number of examples."""
-    fewest, most = EPOCHS_OVER_MANY
-    over_many = max(fewest, min(most, STEPS_OVER_MANY * BATCH // max(rows, 1)))
-    return EPOCHS if rows <= MANY else over_many
+class Start(NamedTuple):
+    """The map from which steps start, as entries that they change.
+
+    Attributes:
+      entries: the map of a kernel, or its factors of features; or the entries that
+        `lines` join to a map of codes.
+      rates: the units of changes of the rows of entries.
+      priors: the weights of the squares of these changes.
+      lines: how a map of codes is made of the entries; None for a map of a kernel.
+    """
+
+    entries: Any
+    rates: Any
+    priors: Any
+    lines: Lines | None = None
+
+    @property
+    def is_diagonal(self) -> bool:
+        """Whether each feature has a factor, and no more."""
+        return self.entries.ndim == 1
+
+    def no_change(self) -> "Change":
+        """A change of nothing."""
+        entries = self.entries
+        if self.is_diagonal:
+            return Change(0 * entries, None, None)
+        columns = 0 if self.lines is None else len(entries) - len(self.lines.column)
+        parts = None if self.lines is None else np.zeros((2, columns), entries.dtype)
+        return Change(0 * entries.T, 0 * entries[:, 0], parts)
+
+    def map(self, change: "Change") -> Array:
+        """The map after a change."""
+        entries = self.entries + self._moves(change)
+        scales = change.scales
+        if change.parts is not None:
+            assert self.lines is not None, "the map is one of codes"
+            slopes, own = change.parts
+            own = jnp.take(own, self.lines.column, mode="clip")
+            scales = scales + jnp.concatenate([slopes, own])
+        if scales is not None:
+            entries = jnp.exp(SCALE_RATE * scales)[:, None] * entries
+        return entries if self.lines is None else self.lines.join(entries)
+
+    def distance(self, change: "Change") -> Array:
+        """The weighted square of a change."""
+        priors = self.priors if self.is_diagonal else self.priors[:, None]
+        found = jnp.sum(priors * self._moves(change) ** 2)
+        logs = jax.tree.leaves((change.scales, change.parts))
+        return found + sum(jnp.sum((SCALE_RATE * one) ** 2) for one in logs)
+
+    def _moves(self, change: "Change") -> Array:
+        """The change of the entries, in their own units."""
+        rates = self.rates if self.is_diagonal else self.rates[:, None]
+        return rates * change.entries.T
+
+
+class Change(NamedTuple):
+    """What steps change of a map.
+
+    Attributes:
+      entries: those of the map, transposed, in units of their rates.
+      scales: logarithms of factors of the rows of entries; None for a diagonal map.
+      parts: logarithms of factors that the codes of a column have in common, for its
+        line and for its bins, shape `(2, columns)`; None for a map of a kernel.
+    """
+
+    entries: Any
+    scales: Any
+    parts: Any
+
+
+def start_from(problem: Problem, kernel: Kernel, vectors: np.ndarray) -> Start:
+    """The start of a metric: the map of the codes, or one of a kernel."""
+    dtype = vectors.dtype
+    if problem.encoding is None:
+        entries = init_map(problem, kernel, vectors)
+        size = len(entries)
+        rates = np.full(size, MAP_RATE / size**0.5, dtype)
+        return Start(entries, rates, np.full(size, PRIOR, dtype))
+    codes, matrix = problem.encoding, problem.map
+    lines = Lines.of(codes.column, codes.low, codes.high)
+    # All codes of a table move a point together, and so do its columns.
+    counts = codes.num_columns, codes.num_codes
+    lines = lines.padded(len(matrix), dtype)
+    entries = lines.split(matrix).astype(dtype)
+    sizes = len(entries) - len(matrix), len(matrix)
+    rates = np.repeat(MAP_RATE / np.sqrt(counts), sizes).astype(dtype)
+    priors = np.repeat([PRIOR_OF_LINES, PRIOR_OF_CODES], sizes).astype(dtype)
+    return Start(entries, rates, priors, lines)
 
 
 def init_map(
     problem: Problem, kernel: Kernel, vectors: Float[Array | np.ndarray, "rows d"]
 ) -> np.ndarray:
-    """The initial map: that of a mapped kernel, the identity, or principal directions.
+    """The first map of a kernel: its own, the identity, or principal directions.
 
     Directions are scaled so that the mean squared distance of examples stays the same.
     The average outer product of the gradients of a refit is not a better start.
@@ -113,10 +192,8 @@ def init_map(
     form, (width, dtype) = problem.form, (vectors.shape[1], vectors.dtype)
     if form == "diagonal":
         return np.ones(width, dtype)
-    is_small = problem.of_codes and len(vectors) <= FEW_VECTORS
-    widest = WIDEST_OF_CODES if is_small else WIDEST
-    rank = min(width, widest) if isinstance(form, bool | str) else form
-    is_full = width - problem.padding <= rank
+    rank = min(width, WIDEST) if isinstance(form, bool | str) else form
+    is_full = width <= rank
     _checks.check_memory(
         {"num_features": width, "budget": len(vectors), "rank": rank},
         # The map and the vectors, with slopes and the memory of Adam; the covariance.
@@ -134,22 +211,14 @@ def init_map(
     for block in problem.blocks():
         shards = block.shards
         given.append(block.X[block.weights > 0][::every])
-    rows = np.concatenate(given)
-    some = problem.features(rows).astype(np.float64)
+    some = problem.features(np.concatenate(given)).astype(np.float64)
     # The examples of other processes stay there.
     mean = shards.total(np.sum(some, axis=0)) / (number := shards.total(len(some)))
     covariance = shards.total((some - mean).T @ (some - mean)) / max(1, number - 1)
-    most = width - rank, width - 1
-    try:
-        variances, directions = scipy.linalg.eigh(covariance, subset_by_index=most)
-    except scipy.linalg.LinAlgError:
-        # LAPACK's fastest method may fail on equal variances, as those of the codes of
-        # names that occur once. This one finds all directions.
-        variances, directions = scipy.linalg.eigh(covariance, driver="evd")
-        variances, directions = variances[-rank:], directions[:, -rank:]
+    variances, directions = principal_directions(covariance, rank)
     kept = variances.sum()
     scale = np.sqrt(np.trace(covariance) / kept) if kept > 0 else 1.0
-    return (scale * directions[:, ::-1]).astype(dtype)
+    return (scale * directions).astype(dtype)
 
 
 class Trial(NamedTuple):
@@ -157,14 +226,15 @@ class Trial(NamedTuple):
 
     Attributes:
       scores: the scores of the model that did not learn the held-out examples.
-      rounds: whether the map and the images of the vectors are those of float16.
-      finish: learns all examples: the state of the fold with its new vectors, and the
-        weights, which refer to the root of the fold's basis.
+      finish: learns all examples: the state of the fold with its new vectors; the
+        weights, which refer to the root of the fold's basis; and the map of codes, if
+        it is that.
     """
 
     scores: Scores
-    rounds: bool
-    finish: Callable[[], tuple[Any, Float[np.ndarray, "columns features"]]]
+    finish: Callable[
+        [], tuple[Any, Float[np.ndarray, "columns features"], np.ndarray | None]
+    ]
 
 
 def try_metric(problem: Problem, fold: Fold, penalty: float) -> Trial:
@@ -175,15 +245,15 @@ def try_metric(problem: Problem, fold: Fold, penalty: float) -> Trial:
     """
     loss, blocks, kernel = problem.loss, problem.blocks, fold.state.kernel
     expansion = fold.state.expansion
-    mask, padding = np.asarray(expansion.mask), problem.padding
+    mask = np.asarray(expansion.mask)
     vectors = np.where(mask[:, None], expansion.vectors, 0)
-    matrix = init_map(problem, kernel, vectors[mask])
+    first = start_from(problem, kernel, vectors[mask])
     inner = kernel.kernel if isinstance(kernel, Mapped) else kernel
     basis = fold.basis._replace(kernel=inner)
     rows, count = (training_data.count_rows(read()) for read in (blocks, fold.learn))
     columns = expansion.num_columns
-    if matrix.ndim == 2 and matrix.shape[1] < len(matrix):
-        vectors = vectors @ matrix
+    if _has_images(first, vectors):
+        vectors = vectors @ first.entries
     unit = VECTOR_RATE * unit_of(vectors[mask])
     kind = unit.dtype.type
     of_labels = losses.takes_labels(loss)
@@ -192,11 +262,13 @@ def try_metric(problem: Problem, fold: Fold, penalty: float) -> Trial:
     epochs = max(problem.epochs, -(-FEWEST_STEPS * problem.epochs // once))
     more = len(mask) * epochs * once / (FEATURES * STEPS)
     faster = max(1, columns / CLASSES) if of_labels else 1
-    units = unit, *_scales(of_labels, faster / more, len(matrix) - padding, kind)
+    # The units of the weights, and of the scores.
+    scale = kind(1 if of_labels else SCORES)
+    units = unit, scale * kind((faster / more) ** 0.5), scale
     strength = kind(STRENGTH * penalty)
     held = training_data.total(fold.held(), lambda block: float(block.weights.sum()))
     numbers = None if of_labels else of_problems(loss, columns, kind)
-    fixed = basis, units, matrix, kind(count), strength, numbers, kind(MOST_SMOOTHING)
+    fixed = basis, units, first, kind(count), strength, numbers, kind(MOST_SMOOTHING)
     weights = np.zeros((columns, basis.num_features), unit.dtype)
     steps = functools.partial(
         run_adam,
@@ -205,9 +277,7 @@ def try_metric(problem: Problem, fold: Fold, penalty: float) -> Trial:
         seed=problem.seed,
         report=lambda mean: problem.report(f"metric, objective {mean:.6g} per example"),
     )
-    # A diagonal map is scales alone.
-    scales = 0 * matrix[:, 0] if matrix.ndim == 2 else None
-    start = jax.device_put((vectors / unit, weights, (0 * matrix.T, scales)))
+    start = jax.device_put((vectors / unit, weights, first.no_change()))
 
     def judge(parameters: PyTree) -> tuple[float, PyTree]:
         """The error on the held-out examples, and the smoothing that it asks for."""
@@ -217,7 +287,7 @@ def try_metric(problem: Problem, fold: Fold, penalty: float) -> Trial:
 
     learned, best = steps(start, fixed, blocks=fold.learn, epochs=epochs, judge=judge)
 
-    def finish() -> tuple[Any, Float[np.ndarray, "columns features"]]:
+    def finish() -> tuple[Any, ...]:
         error, (*rest, smoothing) = judge(learned)
         whole = *rest[:3], kind(rows), *rest[4:], smoothing
         last, _ = steps(learned, whole, blocks=blocks, epochs=-(-best // 2))
@@ -226,51 +296,45 @@ def try_metric(problem: Problem, fold: Fold, penalty: float) -> Trial:
         return _state_after(problem, fold, last, whole)
 
     scores = functools.partial(_scores, learned, fixed)
-    return Trial(scores, _rounds(problem, matrix), finish)
+    return Trial(scores, finish)
 
 
-def _scales(of_labels: bool, factor: float, features: int, kind: type) -> tuple:
-    """The units of the weights, of the scores and of the map."""
-    scale = kind(1 if of_labels else SCORES)
-    return scale * kind(factor**0.5), scale, kind(MAP_RATE / features**0.5)
+def _has_images(start: Start, vectors: Any) -> bool:
+    """Whether a map takes features to fewer, and the vectors with them."""
+    if start.lines is not None or start.is_diagonal:
+        return False
+    width, rank = start.entries.shape
+    return rank < width == vectors.shape[1]
 
 
 def _state_after(
     problem: Problem, fold: Fold, parameters: PyTree, fixed: PyTree
-) -> tuple[Any, Float[np.ndarray, "columns features"]]:
-    """The state of the fold with its new vectors and map, and the weights."""
+) -> tuple[Any, Float[np.ndarray, "columns features"], np.ndarray | None]:
+    """The state of the fold with its new vectors, the weights, and the map of codes."""
     vectors, weights, change = jax.tree.map(np.asarray, parameters)
-    basis, (unit, pace, *_), matrix, *_ = fixed
-    vectors, after = vectors * unit, np.asarray(_map_after(change, fixed))
-    if _rounds(problem, matrix):
+    basis, (unit, pace, _), start, *_ = fixed
+    vectors, after = vectors * unit, np.asarray(_map_after(start, change))
+    of_codes = start.lines is not None
+    if of_codes:
+        # Models hold these two alone, in half of the bytes. The features of other
+        # examples may lie far from 0.
         vectors, after = map(_half_precision.round_array, (vectors, after))
-    if vectors.shape[1] < len(matrix):
+    elif vectors.shape[1] < len(after):
         vectors = vectors @ np.linalg.pinv(after.astype(np.float64))
     expansion = fold.state.expansion
     original = np.asarray(expansion.vectors)
     vectors = np.where(np.asarray(expansion.mask)[:, None], vectors, original)
-    vectors, after = jax.device_put((vectors.astype(original.dtype), after))
-    state = fold.state._exchange(kernel=Mapped(basis.kernel, after))
-    return problem.with_vectors(state, vectors), weights * pace
-
-
-def _rounds(problem: Problem, matrix: np.ndarray) -> bool:
-    """Whether a map and the images of vectors are rounded to float16.
-
-    Those of codes are, of which models hold these two alone, in half of the bytes. The
-    features of other examples may lie far from 0.
-    """
-    return problem.of_codes and matrix.shape[-1] < len(matrix)
+    vectors = jax.device_put(vectors.astype(original.dtype))
+    state = fold.state
+    if not of_codes:
+        state = state._exchange(kernel=Mapped(basis.kernel, jax.device_put(after)))
+    state = problem.with_vectors(state, vectors)
+    return state, weights * pace, after if of_codes else None
 
 
 @jax.jit
-def _map_after(change: tuple[Any, Any], fixed: PyTree) -> Array:
-    """The map after a change of its matrix and of the logarithms of its scales."""
-    _, (*_, map_rate), matrix, *_ = fixed
-    scales = change[1]
-    if scales is None:
-        return matrix + map_rate * change[0]
-    return (jnp.exp(SCALE_RATE * scales)[None] * (matrix.T + map_rate * change[0])).T
+def _map_after(start: Start, change: Change) -> Array:
+    return start.map(change)
 
 
 def _norm_and_scores(
@@ -278,9 +342,10 @@ def _norm_and_scores(
 ) -> tuple[Array, Array]:
     """`||w||^2` and the scores; vectors of fewer features than the map's are images."""
     vectors, weights, change = parameters
-    basis, (unit, pace, *_), *_ = fixed
-    matrix, X = _map_after(change, fixed), basis.rows(X)
-    if vectors.shape[1] < len(matrix):
+    basis, (unit, pace, _), start, *_ = fixed
+    matrix = start.map(change)
+    X = basis.rows(X) if start.lines is None else basis.codes(X)
+    if start.lines is not None or vectors.shape[1] < len(matrix):
         X = jnp.matmul(X, matrix, precision="highest")
     else:
         basis = basis._replace(kernel=Mapped(basis.kernel, matrix))
@@ -301,7 +366,7 @@ def _objective(
     weights: Array,
 ) -> Float[Array, ""]:
     """The objective of a batch, per row."""
-    _, (*_, scale, map_rate), _, rows, strength, numbers, smoothing = fixed
+    _, (*_, scale), start, rows, strength, numbers, smoothing = fixed
     norm, scores = _norm_and_scores(parameters, fixed, X, first)
     if numbers is not None:
         each = jnp.sum(values(numbers, scores, targets), axis=1)
@@ -312,9 +377,5 @@ def _objective(
     else:
         right = (1 - smoothing) * (targets + 1) / 2 + smoothing / targets.shape[1]
         each = -jnp.sum(right * jax.nn.log_softmax(scores, axis=1), axis=1)
-    change, scales = parameters[2]
-    prior = jnp.sum((map_rate * change) ** 2)
-    if scales is not None:
-        prior += jnp.sum((SCALE_RATE * scales) ** 2)
-    prior = PRIOR * scale**2 * prior
+    prior = scale**2 * start.distance(parameters[2])
     return jnp.mean(weights * each) + (norm / strength + prior) / (2 * rows)

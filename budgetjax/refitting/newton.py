@@ -62,7 +62,8 @@ class Basis(NamedTuple):
       expansion: the support vectors Z.
       root: the features are `root^T k(Z, x)`, shape `(rows, features)`.
       constant: the value of a constant feature, whose weight gives a bias; or None.
-      coder: what makes rows x of the numbers that are given; None for rows themselves.
+      coder: what makes codes of the numbers that are given; None for rows themselves.
+      map: what makes rows x of codes; None for rows themselves.
     """
 
     kernel: Kernel
@@ -70,15 +71,24 @@ class Basis(NamedTuple):
     root: Float[Array, "rows features"]
     constant: Float[Array, ""] | None = None
     coder: encoding.Coder | None = None
+    map: Float[Array, "codes d"] | None = None
 
     def rows(
         self, X: Float[Array | np.ndarray, "size columns"]
     ) -> Float[Array, "size d"]:
         """The rows of given examples as differences from the origin, in programs."""
+        rows = self.codes(X)
+        if self.map is not None:
+            rows = _matmul(rows, self.map)
+        return rows - self.expansion.origin[None]
+
+    def codes(
+        self, X: Float[Array | np.ndarray, "size columns"]
+    ) -> Float[Array, "size codes"]:
+        """The codes of given examples, or the examples where nothing encodes them."""
         if self.coder is None:
-            return jnp.asarray(X) - self.expansion.origin[None]
+            return jnp.asarray(X)
         codes = self.coder.write(jnp.asarray(X))
-        codes = codes - self.expansion.origin[None]
         # In a product, a CPU would write every code once per column of the result.
         return jax.lax.optimization_barrier(codes)
 

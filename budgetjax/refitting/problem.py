@@ -10,7 +10,7 @@ from jaxtyping import Array, Float
 from budgetjax import losses
 from budgetjax.refitting.newton import Basis
 from budgetjax.refitting.training_data import Block, Units
-from budgetjax.tables.encoding import Coder
+from budgetjax.tables.encoding import Coder, Encoding
 
 
 class Problem(NamedTuple):
@@ -24,11 +24,10 @@ class Problem(NamedTuple):
       near: converts the targets of a block to those of the initial least squares.
       negligible: as for `newton.minimise`.
       constant: the feature of a bias, or None.
-      coder: what makes features of the examples; None if they are features.
-      of_codes: whether features are codes, with or without a coder.
+      coder: what makes codes of the examples; None if they are codes or features.
+      encoding: the encoding whose map makes features of codes; None if there is none.
+      map: this map, with zeros for codes up to those of the coder.
       streams: whether folds choose their own vectors.
-      compares: whether several states compete.
-      padding: the number of last features that are 0 in every example.
       penalties, moves, form, calibrates, tolerance, epochs, seed: as in `refit`.
       report: called with a message after every pass.
     """
@@ -42,14 +41,13 @@ class Problem(NamedTuple):
     negligible: float
     constant: Float[Array, ""] | None
     coder: Coder | None
-    of_codes: bool
+    encoding: Encoding | None
+    map: Float[np.ndarray, "codes features"] | None
     streams: bool
-    padding: int
     penalties: list[float]
     moves: bool
     form: bool | str | int
     calibrates: bool
-    compares: bool
     tolerance: float
     epochs: int | None
     seed: int
@@ -64,13 +62,13 @@ class Problem(NamedTuple):
     def chooses(self) -> bool:
         """Whether held-out examples are scored before the last solution."""
         scores = self.calibrates and not (self.learns or self.moves)
-        return self.compares or len(self.penalties) > 1 or scores
+        return len(self.penalties) > 1 or scores
 
     @property
     def judges(self) -> bool:
         """Whether examples may be held out, or read by steps of Adam."""
         steps = self.moves or bool(self.form)
-        return steps or self.calibrates or self.compares or len(self.penalties) > 1
+        return steps or self.calibrates or len(self.penalties) > 1
 
     @property
     def rereads(self) -> bool:
@@ -90,13 +88,15 @@ class Problem(NamedTuple):
     def basis(self, state: Any) -> Basis:
         """The features of the support vectors of a state."""
         root = basis_of(state)
-        return Basis(state.kernel, state.expansion, root, self.constant, self.coder)
+        given = state.kernel, state.expansion, root, self.constant
+        return Basis(*given, self.coder, self.map)
 
     def features(
         self, X: Float[np.ndarray, "n columns"]
     ) -> Float[np.ndarray, "n features"]:
         """The features of a few examples."""
-        return X if self.coder is None else self.coder.write(X)
+        codes = X if self.coder is None else self.coder.write(X)
+        return codes if self.map is None else codes @ self.map
 
     def with_vectors(self, state: Any, vectors: Float[Array, "rows d"]) -> Any:
         """The state with other support vectors."""

@@ -14,7 +14,7 @@ from jaxtyping import Array, Bool, Float
 
 from budgetjax import _checks, _progress, _sharding, losses
 from budgetjax._errors import ArgumentError, names_errors, warn
-from budgetjax.model import KernelModel, Model, model_of
+from budgetjax.model import KernelModel, Model
 from budgetjax.online import driver, span
 from budgetjax.online.changes import restart_average, resume
 from budgetjax.online.learners.sgd import SGD
@@ -80,7 +80,6 @@ def refit(
     epochs: int | None = None,
     tolerance: float = TOLERANCE,
     calibrate: bool = False,
-    rivals: Sequence[Any] = (),
     seed: int | Array = 0,
     progress: bool = False,
 ) -> Any:
@@ -148,15 +147,16 @@ def refit(
         any case.
       learn_metric: learn a linear map M of the features together with the vectors and
         coefficients: the kernel becomes `Mapped(kernel, M)`. True for a matrix, to at
-        most 64 features, or 32 of codes with up to 256 vectors; an integer for a matrix
-        to that number of features; "diagonal" for one factor per feature. With at least
-        200 examples, and as many as features, "auto" keeps a learned matrix if it makes
-        fewer mistakes on a fifth of them than new coefficients alone. With a metric, a
-        classifier has the logistic loss over all classes, with labels smoothed by half
-        of the error rate, at most 5 percent. A matrix of codes and the images of the
-        vectors are rounded to the 11 bits of float16, which halves model files.
-      epochs: passes of Adam, for vectors or for the metric; None is 20, and for a
-        metric of more than 10,000 examples 27 to 80, about 8,000 steps in all. For a
+        most 64 features; an integer for a matrix to that number of features; "diagonal"
+        for one factor per feature. Of a model whose encoding has a map, as that of
+        `fit_encoding`, this map is learned, to as many features as it has; it and the
+        vectors are rounded to the 11 bits of float16, which halves model files. With at
+        least 200 examples, and as many as features or columns, "auto" keeps a learned
+        map if it makes fewer mistakes on a fifth of them than new coefficients alone.
+        With a metric, a classifier has the logistic loss over all classes, with labels
+        smoothed by half of the error rate, at most 5 percent.
+      epochs: passes of Adam, for vectors or for the metric; None is 20 for vectors, and
+        27 for a metric. For a
         metric, a fifth of up to 10,000 examples, or 1,000 to 2,000 of more, choose the
         best pass, and half as many passes over all examples follow.
       tolerance: a problem is solved when a step would gain less than this fraction of
@@ -164,10 +164,6 @@ def refit(
       calibrate: whether to fit the calibration for `budgetjax.probabilities`, on scores
         of examples that are held out as for several penalties. With `weight`, the
         probabilities refer to the weighted examples.
-      rivals: other states that learned the same stream, for example with other kernel
-        widths: the state with the least error on held-out examples is refitted. A
-        learned metric, or vectors from `budgetjax.compress`, depend on all examples, so
-        they make too few mistakes there.
       seed: the seed of the choice of held-out examples and of the order of steps, or a
         key of `jax.random`.
       progress: show a progress bar with the objective.
@@ -222,7 +218,6 @@ def refit(
             epochs=epochs,
             tolerance=tolerance,
             calibrate=calibrate,
-            rivals=rivals,
             seed=seed,
             report=report,
         )
@@ -242,18 +237,10 @@ def start_refit(
     epochs: int | None = None,
     tolerance: float,
     calibrate: bool,
-    rivals: Sequence[Any],
     seed: Any,
     report: Callable[[str], object],
-    compares: bool = False,
-    padding: int = 0,
 ) -> "Draft":
-    """The first part of `refit`, which makes its choices by held-out examples.
-
-    With `compares`, they are made even if there is nothing to choose from, so that
-    drafts for the same examples, in other features, can be compared. `padding` is the
-    number of last features that are 0 in every example.
-    """
+    """The first part of `refit`, which makes its choices by held-out examples."""
     _checks.check_not_traced(state, X, y, weight, penalty)
     model = find_model(state)
     given = model.inner
@@ -265,6 +252,7 @@ def start_refit(
         reader = model = _wrap_solver_model(model, given, learn_metric, function)
     inner = model.inner
     check_state(inner, learn_metric)
+    _check_map(model, learn_metric)
     moves = _check_moves(inner, move_vectors, learn_metric)
     calibrates = _checks.flag("calibrate", calibrate)
     if calibrates and inner.is_regressor:
@@ -272,7 +260,6 @@ def start_refit(
     _checks.positive("tolerance", tolerance)
     penalties = _check_penalties(penalty, inner.dtype)
     newton.check_memory(inner, len(penalties))
-    others = _check_rivals(rivals, inner)
     read = functools.partial(training_data.read_examples, reader, X, y, weight)
     problem = _pose_problem(
         *read(of_labels=losses.takes_labels(function)),
@@ -284,28 +271,12 @@ def start_refit(
         moves=moves,
         form=learn_metric,
         calibrates=calibrates,
-        # A metric that is learned in any case is judged in any case.
-        compares=bool(others) or (compares and learn_metric in (False, "auto")),
         tolerance=float(tolerance),
-        padding=padding,
         epochs=None if epochs is None else _checks.size("epochs", epochs),
         seed=_checks.numpy_seed(seed),
         report=report,
     )
-    return _judge(problem, others, is_trial=compares)
-
-
-def _check_rivals(rivals: Sequence[Any], state: Any) -> list[Any]:
-    """The states of the rivals, which must differ from this one in numbers only."""
-    others = [model_of(rival).inner for rival in rivals]
-    for other in others:
-        if jax.tree.structure(other) != jax.tree.structure(state):
-            raise ArgumentError(
-                "rivals",
-                "be states that differ from state in numbers only",
-                f"{other!r}",
-            )
-    return others
+    return _judge(problem)
 
 
 def _pose_problem(
@@ -321,6 +292,11 @@ def _pose_problem(
     """The problem on these examples, in units of its own if possible."""
     state, of_labels = model.inner, losses.takes_labels(loss)
     values = state.is_regressor and not of_labels
+    codes, matrix = TableModel.of(model).encoding, None
+    if codes is not None and codes.map is not None:
+        given = np.asarray(codes.map, state.dtype)
+        more = training_data.pad_codes(len(given)) - len(given)
+        matrix = np.pad(given, ((0, more), (0, 0)))
     # A model that predicts raw targets has an intercept, which is learned too.
     shifts = not streams or (state.is_regressor and model is not state)
     problem = Problem(
@@ -334,7 +310,8 @@ def _pose_problem(
         negligible=newton.NEGLIGIBLE if of_labels else 0.0,
         constant=jnp.ones((), state.dtype) if shifts else None,
         coder=coder,
-        of_codes=TableModel.of(model).unmapped_encoding is not None,
+        encoding=None if matrix is None else codes,
+        map=matrix,
         streams=streams,
         **choices,
     )
@@ -367,6 +344,15 @@ def check_state(state: Any, learn_metric: Metric = False) -> None:
     check_metric(learn_metric, state.num_features)
     if int(state.num_active) == 0:
         raise ArgumentError("state", "have support vectors", "none")
+
+
+def _check_map(model: Any, learn_metric: Metric) -> None:
+    """Raises for a form of a metric that the map of an encoding does not have."""
+    codes = TableModel.of(model).encoding
+    has_map = codes is not None and codes.map is not None
+    if has_map and learn_metric not in (True, False, "auto"):
+        wanted = "be True, False or 'auto' for a model whose encoding has a map"
+        raise ArgumentError("learn_metric", wanted, f"{learn_metric!r}")
 
 
 def _check_moves(state: State, move_vectors: bool, learn_metric: Metric) -> bool:
@@ -448,50 +434,21 @@ class Draft(NamedTuple):
 
     Attributes:
       problem: the arguments and examples.
-      state: the state to refit, the best of the rivals.
+      state: the state to refit.
       penalty: the best penalty.
       folds: held-out examples, if there is anything to judge.
-      solved: folds, and models of new coefficients that did not learn their held-out
-        examples, if these are scored.
-      compares: whether a metric must predict held-out examples better than these.
-      rows: the number of examples with a weight, or 0 if nothing is judged.
-      metric: a metric that does, or that is learned in any case; or None.
+      judged: folds, and the best models that did not learn their held-out examples, if
+        these are scored.
+      metric: a metric that predicts them better, or that is learned in any case; or
+        None.
     """
 
     problem: Problem
     state: Any
     penalty: float
     folds: list[Fold]
-    solved: list[Judged]
-    compares: bool
-    rows: int
+    judged: list[Judged]
     metric: metric.Trial | None
-
-    @property
-    def judged(self) -> list[Judged]:
-        """Folds, and the best models that did not learn their held-out examples."""
-        if self.metric is None:
-            return self.solved
-        return [Judged(self.folds[0], self.metric.scores)]
-
-    def learn_metric(self, epochs: int | None, *, is_trial: bool = False) -> "Draft":
-        """The same choices with a metric of that many passes, if there is one.
-
-        A trial holds out a fifth of many examples too, to be compared with others.
-        """
-        epochs = epochs or metric.count_passes(self.rows)
-        problem = self.problem._replace(epochs=epochs)
-        if not (problem.learns or self.compares):
-            return self._replace(problem=problem, metric=None)
-        fold = self.folds[0] if is_trial else self.folds[0].with_fewer(self.rows)
-        if not int(fold.state.num_active):
-            # All examples that count are held out.
-            return self._replace(problem=problem, metric=None)
-        found = metric.try_metric(problem, fold, self.penalty)
-        if self.compares and not fold.prefers(self.solved[0].scores, found.scores):
-            return self._replace(problem=problem, metric=None)
-        folds = [fold, *self.folds[1:]]
-        return self._replace(problem=problem, metric=found, folds=folds)
 
     def errors(self) -> list[Float[np.ndarray, " held"]]:
         """The mistakes or losses on the held-out examples of every fold, weighted."""
@@ -499,68 +456,70 @@ class Draft(NamedTuple):
 
     def finish(self) -> Any:
         """The refitted model."""
-        solution, judged = _solve(self)
-        model: Any = _build_model(self.problem, solution)
+        problem, solution, judged = _solve(self)
+        model: Any = _build_model(problem, solution)
         calibrates = self.problem.calibrates
         # The calibration of the old coefficients does not apply.
         factor = held_out.fit_calibration(judged) if calibrates else None
         if calibrates or not self.problem.is_bare:
             model = TableModel.of(model)._replace(calibration=factor).put_in(model)
-        rounds = self.metric is not None and self.metric.rounds
-        return fold_map(model, rounds=rounds)
+        return fold_map(model)
 
 
-def _judge(problem: Problem, rivals: Sequence[Any], *, is_trial: bool) -> Draft:
-    """The choices of state, penalty and metric by held-out examples."""
+def _judge(problem: Problem) -> Draft:
+    """The choices of penalty and metric by held-out examples."""
     state, rows = problem.model.inner, 0
     if problem.judges:
         rows = training_data.count_rows(problem.blocks(), np.count_nonzero)
     number = held_out.FOLDS if rows <= held_out.FEW else 1
     compares = _compares_metric(problem, state, rows)
-    penalty, solved, folds = problem.penalties[0], [], []
+    penalty, judged, folds = problem.penalties[0], [], []
     if problem.chooses or compares:
-        tried = [
-            (rival, *_choose_penalty(problem, _make_folds(problem, number, rival)))
-            for rival in (state, *rivals)
-        ]
-        state, penalty, solved, _ = min(tried, key=lambda choice: choice[-1])
-        folds = [fold for fold, _ in solved]
+        folds = _make_folds(problem, number, state)
+        penalty, judged = _choose_penalty(problem, folds)
     elif problem.learns or problem.calibrates:
         folds = _make_folds(problem, 1 if problem.learns else number, state)
-    draft = Draft(
-        *(problem, state, penalty, folds, solved),
-        compares=compares,
-        rows=rows,
-        metric=None,
-    )
-    return draft.learn_metric(problem.epochs, is_trial=is_trial)
+    draft = Draft(problem, state, penalty, folds, judged, None)
+    if not (problem.learns or compares):
+        return draft
+    epochs = problem.epochs or metric.PASSES
+    problem, fold = problem._replace(epochs=epochs), folds[0].with_fewer(rows)
+    if not int(fold.state.num_active):
+        # All examples that count are held out.
+        return draft
+    found = metric.try_metric(problem, fold, penalty)
+    if compares and not fold.prefers(judged[0].scores, found.scores):
+        return draft
+    return Draft(problem, state, penalty, folds, [Judged(fold, found.scores)], found)
 
 
-def _solve(draft: Draft) -> tuple[Solution, list[Judged]]:
-    """The solution, and the models for the calibration."""
-    problem, penalty, folds = draft.problem, draft.penalty, draft.folds
-    state, judged = draft.state, draft.judged
+def _solve(draft: Draft) -> tuple[Problem, Solution, list[Judged]]:
+    """The problem after a metric, the solution, and the models for the calibration."""
+    problem, state, penalty, folds, judged, _ = draft
     if draft.metric is not None:
-        with_metric, weights = draft.metric.finish()
+        with_metric, weights, matrix = draft.metric.finish()
         state = resume(state, with_metric)
+        if matrix is not None:
+            problem = problem._replace(map=matrix)
         if losses.takes_labels(problem.loss):
             # The weights of the logistic loss refer to the root of the initial vectors.
-            return (state, folds[0].basis, weights), judged
+            return problem, (state, folds[0].basis, weights), judged
     if problem.moves and problem.calibrates:
         judged = []
         for fold in folds:
             _, *moved = _solve_state(problem, penalty, fold.state, fold.learn)
             judged.append(Judged(fold, functools.partial(newton.scores, *moved)))
-    return _solve_state(problem, penalty, state, problem.blocks), judged
+    return problem, _solve_state(problem, penalty, state, problem.blocks), judged
 
 
 def _compares_metric(problem: Problem, state: Any, rows: int) -> bool:
     """Whether held-out examples choose between a metric and none."""
+    width = state.num_features if problem.map is None else problem.encoding.num_columns
     return (
         problem.form == "auto"
         and state.learner.has_vectors
         and state.kernel.stationary
-        and rows >= max(ENOUGH_FOR_METRIC, state.num_features - problem.padding)
+        and rows >= max(ENOUGH_FOR_METRIC, width)
     )
 
 
@@ -580,6 +539,9 @@ def _build_model(problem: Problem, solution: Solution) -> Any:
         state = state.to_kernel_model()._replace(bias=bias)
     elif problem.constant is not None:
         model = TableModel.of(model).add_intercept(shift).put_in(model)
+    if (codes := problem.encoding) is not None:
+        codes = codes._replace(map=np.asarray(problem.map)[: codes.num_codes])
+        model = TableModel.of(model)._replace(scaling=codes).put_in(model)
     return model.with_inner(state)
 
 
@@ -601,10 +563,8 @@ def _make_folds(problem: Problem, number: int, state: Any) -> list[Fold]:
     return found
 
 
-def _choose_penalty(
-    problem: Problem, folds: list[Fold]
-) -> tuple[float, list[Judged], float]:
-    """The penalty with the least held-out error, its models, and the error.
+def _choose_penalty(problem: Problem, folds: list[Fold]) -> tuple[float, list[Judged]]:
+    """The penalty with the least held-out error, and its models.
 
     Among penalties that chance may separate, the largest is chosen.
     """
@@ -622,7 +582,7 @@ def _choose_penalty(
         Judged(fold, functools.partial(newton.scores, fold.basis, each[best]))
         for fold, each in zip(folds, found, strict=True)
     ]
-    return penalties[best], judged, float(errors[least])
+    return penalties[best], judged
 
 
 def _solve_state(

@@ -39,6 +39,8 @@ FEW_TO_WRITE, BYTES_TO_WRITE = 10_000, 64 * 2**20
 # Rows of numbers that a program makes codes of have a multiple of this many columns, so
 # that one program serves tables of other widths.
 COLUMNS = 32
+# Codes under a map have a multiple of the second number, and at least the first.
+FEWEST_CODES, CODES = 256, 128
 
 # Rows, targets and weights, and the devices that share them.
 Arrays = tuple[Any, ...]
@@ -128,11 +130,17 @@ def read_examples(
 
 def find_coder(model: Any) -> Coder | None:
     """The coder of the rows of a model, if they are kept without their codes."""
-    codes = TableModel.of(model).unmapped_encoding
+    codes = TableModel.of(model).encoding
     if codes is None:
         return None
     vectors = model_of(model).inner.expansion.vectors
-    return Coder.of(codes, vectors.dtype, vectors.shape[1])
+    width = vectors.shape[1] if codes.map is None else pad_codes(codes.num_codes)
+    return Coder.of(codes, vectors.dtype, width)
+
+
+def pad_codes(number: int) -> int:
+    """A number of codes, of few numbers for few programs."""
+    return max(FEWEST_CODES, -(-number // CODES) * CODES)
 
 
 def _write_few(batch: Arrays, coder: Coder | None) -> tuple[Arrays, Coder | None]:
@@ -326,7 +334,7 @@ def _check_rows(
             model.training_rows(X, columns),
             model.encode_targets(y, first_row),
         )
-        num_features = columns if model.unmapped_encoding else None
+        num_features = columns if model.encoding else None
     counts = weight[0] if weight else None
     given = examples.check_stream(state, X, y, counts, first_row, num_features)
     X, y, weights = (np.asarray(array) for array in given)

@@ -8,7 +8,7 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Shaped
 
-from budgetjax import _checks, _half_precision, _rows, _sharding, losses, scoring
+from budgetjax import _checks, _rows, _sharding, losses, scoring
 from budgetjax._errors import ArgumentError, names_errors
 from budgetjax._record import static
 from budgetjax._rows import RawRows, SparseMatrix
@@ -192,10 +192,9 @@ class TableModel(Wrapper):
         return 2 * codes - 1 if len(self.classes) == 2 else codes
 
     @property
-    def unmapped_encoding(self) -> Encoding | None:
-        """The encoding whose codes the model inside takes, unless it has a map."""
-        codes = self.scaling
-        return codes if isinstance(codes, Encoding) and codes.map is None else None
+    def encoding(self) -> Encoding | None:
+        """The encoding of the columns, if they have one."""
+        return self.scaling if isinstance(self.scaling, Encoding) else None
 
     def training_rows(self, X: RawRows, width: int = 0) -> np.ndarray:
         """Raw rows in the form that the model inside takes.
@@ -203,7 +202,7 @@ class TableModel(Wrapper):
         They are the numbers of the columns, and zeros up to `width`, if it makes codes
         of them; see `encoding.Coder`.
         """
-        rows, codes = self._as_matrix(X), self.unmapped_encoding
+        rows, codes = self._as_matrix(X), self.encoding
         if codes is not None:
             rows = rows.toarray() if isinstance(rows, SparseMatrix) else rows
             return codes.numbers(rows, self.dtype, width)
@@ -263,7 +262,7 @@ def _score_in_blocks(model: TableModel, X: RawRows, first_row: int) -> np.ndarra
     return model.unit * scores.astype(np.float64) + np.asarray(model.intercept)[None]
 
 
-def fold_map(model: Any, *, rounds: bool = False) -> Any:
+def fold_map(model: Any) -> Any:
     """The model with the map of its kernel as that of its encoding; O(B d r + d r^2).
 
     After a metric M was learned on codes, the kernel is `k(x M, z M)`. The folded model
@@ -274,8 +273,6 @@ def fold_map(model: Any, *, rounds: bool = False) -> Any:
     Args:
       model: a `TableModel` with an `encoding.Encoding`, or what holds one. Any other,
         and one whose kernel has no matrix, comes back as it is.
-      rounds: whether the new vectors are rounded to the 11 bits of float16, as those of
-        a metric are, so that files hold them in half of the bytes.
 
     Example:
       >>> X = np.arange(8.0)[:, None]
@@ -302,7 +299,6 @@ def fold_map(model: Any, *, rounds: bool = False) -> Any:
     def images(vectors: Array) -> Array:
         rows = np.asarray(vectors, np.float64)
         rows = rows if kernel.mapped_vectors else rows @ matrix
-        rows = _half_precision.round_array(rows) if rounds else rows
         return _checks.to_device(rows, vectors.dtype)
 
     folds = folds.astype(np.asarray(kernel.matrix).dtype)

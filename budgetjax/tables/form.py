@@ -1,0 +1,106 @@
+"""The form in which models learn a table: codes of its columns, under a first map."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from budgetjax import _checks, _rows
+from budgetjax._errors import names_errors
+from budgetjax.tables import encoding
+from budgetjax.tables.encoding import Encoding
+from budgetjax.tables.start_map import Lines, start_map
+
+# Bins per column of so many rows, and the power of the rows by which they grow: as many
+# as a quantile's error allows, whose bias falls with the bins and whose noise grows.
+BINS, BINS_OF, POWER = 32, 1000, 1 / 3
+FEWEST_BINS, MOST_BINS = 2, 128
+# Columns of up to so many values have an edge at every value: numbers of states,
+# schools, hours or airports are names in disguise.
+VALUES = 128
+# The most codes of bins of a table.
+MOST_CODES = 1024
+# More vectors tell finer functions: the factor of the default gamma for up to so many
+# vectors, which grows with the root of their number.
+NARROWNESS, NARROWNESS_OF = 2.0, 100
+# The features of the map for budgets up to the first number, and for larger ones.
+FEW_VECTORS, RANK, LARGE_RANK = 256, 32, 64
+# The rows that decide quantiles, and directions; of wide tables, as many as have so
+# many codes.
+QUANTILES_OF, DIRECTIONS_OF, NUMBERS = 65_536, 4096, 2**22
+
+
+def count_bins(rows: int, columns: int) -> int:
+    """The maximum number of bins per column of a table of this size."""
+    usual = BINS * (rows / BINS_OF) ** POWER
+    most = min(MOST_BINS, MOST_CODES / columns, rows / columns)
+    return int(np.clip(round(min(usual, most)), 1, MOST_BINS))
+
+
+def rank_of(budget: int) -> int:
+    """The number of features of the map for a model of this budget."""
+    return RANK if budget <= FEW_VECTORS else LARGE_RANK
+
+
+def narrowness(budget: int) -> float:
+    """The factor of the default gamma for a model of this budget."""
+    return NARROWNESS * max(1.0, budget / NARROWNESS_OF) ** 0.5
+
+
+@names_errors("fit_encoding")
+def fit_encoding(
+    X: _rows.RawRows,
+    budget: int = 100,
+    nominal: Sequence[int | str] = (),
+    *,
+    num_bins: int | None = None,
+    rank: int | None = None,
+    more_to_come: bool = False,
+) -> Encoding:
+    """Fits the encoding of a table for a model: codes of columns, and their first map.
+
+    The map starts close to the line through each column, the clipped number itself; a
+    refit with `learn_metric` learns it. It is what the estimators use.
+
+    Cost: O(n log n) per column, and O(m^3) for m columns and codes together.
+
+    Args:
+      X: rows, shape `(n, d)`, finite or NaN; a uniform sample of a stream. Up to 65,536
+        rows decide the bins, and up to 4,096 the map.
+      budget: the number of support vectors of the model, which decides on the number of
+        features.
+      nominal: columns of categories, as for `encoding.fit`.
+      num_bins: the maximum number of bins of a column; None for a number that grows
+        with the cube root of the rows, 32 for 1,000; 0 for clipped numbers alone.
+      rank: the number of features; None for 32, or 64 from a budget of 257 on.
+      more_to_come: as for `encoding.fit`.
+
+    Returns:
+      An `Encoding` with a map. Without codes, as all rows are equal, it has none.
+
+    Raises:
+      ValueError: as `encoding.fit`.
+
+    Example:
+      >>> X = np.random.default_rng(0).normal(size=(1000, 3))
+      >>> encoding = bj.fit_encoding(X, budget=50)
+      >>> encoding.num_codes, encoding.num_features
+      (96, 32)
+    """
+    rows = np.asarray(_checks.array("X", X))
+    n, columns = rows.shape if rows.ndim == 2 else (1, 1)
+    if num_bins is None:
+        num_bins = count_bins(n, max(1, columns))
+        values = min(VALUES, MOST_CODES // max(1, columns))
+    else:
+        num_bins, values = _checks.size("num_bins", num_bins, at_least=0), 0
+    sample = X[:: -(-n // QUANTILES_OF)] if n > QUANTILES_OF else X
+    codes = encoding.fit(
+        sample, num_bins, nominal, max_values=values, more_to_come=more_to_come
+    )
+    if not codes.num_codes:
+        return codes
+    lines = Lines.of(codes.column, codes.low, codes.high)
+    most = min(DIRECTIONS_OF, max(1, NUMBERS // codes.num_codes))
+    some = codes.apply(rows[:: -(-n // most)], np.float64)
+    found = start_map(lines, some, rank or rank_of(budget))
+    return codes._replace(map=found.astype(np.float32))
