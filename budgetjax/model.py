@@ -394,9 +394,11 @@ def model_of(given: Any) -> Model:
 
 
 def open_estimator(given: Any, X: Any) -> tuple[Model, Any]:
-    """The model of `model_of`, and rows as it takes them: an estimator knows names."""
-    convert = getattr(given, "_without_names", None)
-    return model_of(given), X if convert is None else convert(X)
+    """The model of `model_of`, and rows, which an estimator of names wants named."""
+    check = getattr(given, "_check_names", None)
+    if check is not None:
+        check(X)
+    return model_of(given), X
 
 
 def decision_function(model: Any, X: RawRows) -> Any:

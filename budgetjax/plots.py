@@ -26,7 +26,7 @@ from budgetjax._rows import RawRows
 from budgetjax.model import KernelModel, Model, Support, model_of
 from budgetjax.online.state import State
 from budgetjax.tables import encoding
-from budgetjax.tables.columns import as_matrix, find_column
+from budgetjax.tables.columns import find_column
 from budgetjax.tables.encoding import Encoding
 from budgetjax.tables.labels import label_indices
 from budgetjax.tables.table_model import TableModel
@@ -269,7 +269,7 @@ def partial_dependence(
     model = model_of(model)
     features = model.num_features
     names = TableModel.of(model).feature_names
-    rows = np.asarray(as_matrix(X, features, names), np.float64)
+    rows = np.asarray(TableModel.of(model).raw_rows(X), np.float64)
     at = find_column("column", column, names, features)
     known = rows[~np.isnan(rows[:, at]), at]
     if not len(known):
@@ -344,7 +344,7 @@ def features(
         numbers = largest[:SOME_COLUMNS]
     shares = {}
     if isinstance(encoder, Encoding):
-        rows = np.asarray(as_matrix(X, number, whole.feature_names))
+        rows = np.asarray(whole.raw_rows(X))
         shares = dict(enumerate(encoding.importances(encoder, rows)))
     axes = _axes(axes)
     for i, at in enumerate(numbers):

@@ -66,7 +66,7 @@ def double():
 # `step` compiles in half the time of the loop over blocks, which `test_blocks.py` holds
 # to it for all learners, and `test_stream.py` in streams.
 PLAIN_LOOPS = re.compile(
-    "test_(additions|additions_formats|bad_data|categories|cli|compress"
+    "test_(additions|additions_formats|bad_data|categories|cli|columns|compress"
     "|encoded_estimators|encoded_models|errors|estimators|export|learners|memory"
     "|merge_models|metric|model_files|models|one_class|own_learner|persist|plots|probabilities"
     "|refit|river|states|targets)"

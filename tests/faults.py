@@ -147,7 +147,7 @@ FAULTS = (
     Fault("forms", "estimators/forms.py", "is_alike = not nominal and has_one_scale(X)", "is_alike = has_one_scale(X)"),
     Fault("forms", "estimators/forms.py", "raw = [Form(factor=factor, width=features)]", "raw = [Form(width=features)]"),
     Fault("forms", "estimators/forms.py", "return bool(is_alike and least <= largest <= most)", "return bool(least <= largest <= most)"),
-    Fault("encoding", "tables/encoding.py", 'find_column("nominal", one, names, rows.shape[1]) for one in nominal', 'find_column("nominal", one, names, rows.shape[1]) for one in nominal if isinstance(one, int)'),
+    Fault("encoding", "tables/encoding.py", "for one in (*nominal, *found)", "for one in nominal"),
     # Estimators that learn a stream, and their refit before a prediction.
     Fault("estimators", "estimators/online.py", "solved = model if reservoir is None else self._replay(model, reservoir)", "solved = model"),
     Fault("estimators", "estimators/online.py", "model=average_iterates(model.model) if averages else model.model", "model=model.model"),
@@ -171,7 +171,7 @@ FAULTS = (
     # The command line.
     Fault("cli", "cli/targets.py", "return counts.sum() / (len(counts) * counts)", "return np.ones(len(counts))"),
     Fault("cli", "cli/targets.py", "yield X, y, weight[0] * factors if weight else factors", "yield X, y, weight[0] if weight else factors"),
-    Fault("cli", "cli/train.py", 'learn_metric=has_bins or ("auto" if job.training.metric else False)', "learn_metric=has_bins"),
+    Fault("cli", "cli/train.py", 'learn_metric=job.training.metric and (has_bins or "auto")', "learn_metric=job.training.metric and has_bins"),
     Fault("cli", "cli/train.py", "else np.asarray(penalty) * typical_weight", "else held_out.default_penalties(rows)"),
     Fault("cli", "cli/train.py", "for _ in range(epochs):", "for _ in range(1):"),
     Fault("cli", "cli/predict.py", "values = calibration.of_scores(model.model, values)", "values = calibration.of_scores(model.model, 2 * values)"),

@@ -796,8 +796,9 @@ def test_standard_input_and_pipes(at):
         "predict new.st - --format csv", input=Path("missing.csv").read_bytes()
     )
     assert said == (
-        "budgetjax: error: standard input: X must not have missing values, got one in "
-        "row 17, column 'a'; training with --missing mean fills it in\n"
+        "budgetjax: error: standard input: X must be finite, got nan in row 17, column "
+        "'a'; train reads missing values where it writes columns as codes: with a "
+        "metric and --gamma scale, or where a column has texts\n"
     )
     os.mkfifo("pipe.csv")
     writer = threading.Thread(target=Path("pipe.csv").write_bytes, args=(given,))
@@ -809,7 +810,11 @@ def test_standard_input_and_pipes(at):
 
 def test_a_model_that_takes_gaps_reads_libsvm_text(at):
     # As one whose columns are codes does, which is what `train` mostly makes of it.
-    _, model = train_quickly("train.csv", "--target kind --missing mean")
+    X, y = data()
+    codes = bj.encoding.fit(X, 2)
+    state = bj.AROW().init(bj.RBF(0.5), num_features=4, budget=10)
+    model = bj.fit_stream(state, [(X, y)], encode=codes, classes=["no", "yes"])
+    bj.save("new.st", model)
     labels = predicted("train.libsvm")[1]
     assert labels == model.predict(data()[0]).tolist()
 
@@ -817,49 +822,40 @@ def test_a_model_that_takes_gaps_reads_libsvm_text(at):
 # Texts and gaps.
 
 
-def test_texts_are_features_and_gaps_are_means(at):
+def test_texts_are_categories_and_gaps_have_a_code(at):
     X, y = data()
     random = np.random.default_rng(3)
     colour = random.choice(["red", "green", "blue"], N)
-    gaps = random.random(N) < 0.2
-    a = pa.array(X[:, 0], mask=gaps)
-    pa.csv.write_csv(pa.table({"colour": colour, "a": a, "kind": y}), at / "odd.csv")
-    given = "--one-hot colour --missing mean"
-    said, model = train_quickly("odd.csv", f"{given} --test odd.csv")
-    assert said["data"] == "odd.csv, 4 features"
-    assert said["scaling"].endswith(" and deviation 1, what is missing to the mean")
-    told = report(good("info new.st"))["scaling"]
-    assert told == "every feature to deviation 1, what is missing to the mean"
-    names = ("colour=blue", "colour=green", "colour=red", "a")
-    assert model.model.feature_names == names
-    flags = [colour == one for one in ("blue", "green", "red")]
-    rows = np.stack([*flags, np.where(gaps, np.nan, X[:, 0])], axis=1).astype(float)
-    # As an imputer and a scaler before it would, but for the mean of 256 rows so far.
-    full = np.where(np.isnan(rows), np.nanmean(rows[:256, 3]), rows)
-    np.testing.assert_allclose(model.scaling.mean, full.mean(axis=0), rtol=1e-6)
-    np.testing.assert_allclose(model.scaling.deviation, full.std(axis=0), rtol=1e-6)
-    mean = np.where(np.isnan(rows), model.scaling.mean[None], rows)
-    assert predicted("odd.csv")[1] == model.predict(rows).tolist()
-    np.testing.assert_allclose(
-        model.decision_function(rows), model.decision_function(mean), atol=1e-6
-    )
+    a = pa.array(X[:, 0], mask=random.random(N) < 0.2)
+    rows = pa.table({"colour": colour, "a": a})
+    pa.csv.write_csv(rows.append_column("kind", pa.array(y)), at / "odd.csv")
+    said, model = train("odd.csv", "--budget 10 --test odd.csv")
+    assert said["data"] == "odd.csv, 2 features"
+    assert model.model.categories == {"colour": ("blue", "green", "red")}
+    scores, labels = model.decision_function(rows), model.predict(rows).tolist()
+    assert predicted("odd.csv")[1] == labels
+    wrong = 100 * np.mean(np.array(labels) != y)
+    assert said["test error"].startswith(f"{wrong:.2f}%")
     # Columns in another order, of another format, with a text that is new.
     new = pa.table({"a": a, "b": a, "colour": np.where(colour == "red", "pink", "red")})
     pa.parquet.write_table(new, at / "new.parquet")
-    changed = rows.copy()
-    changed[:, :3] = np.stack([0 * flags[2], 0 * flags[2], ~flags[2]], axis=1)
-    assert predicted("new.parquet")[1] == model.predict(changed).tolist()
+    assert predicted("new.parquet")[1] == model.predict(new).tolist()
     good("export new.st -o model.onnx")
     session = onnxruntime.InferenceSession("model.onnx")
-    (scores,) = session.run(["scores"], {"X": rows.astype(np.float32)})
-    np.testing.assert_allclose(scores, model.decision_function(rows), atol=1e-4)
+    places = np.searchsorted(["blue", "green", "red"], colour)
+    numbers = np.stack([places, rows["a"].to_numpy()], axis=1).astype(np.float32)
+    (found,) = session.run(["scores"], {"X": numbers})
+    np.testing.assert_allclose(found, scores, atol=1e-4)
     assert fails("predict new.st train.csv -o none.txt") == (
         "budgetjax: error: train.csv: X must have the columns that the model was "
-        "trained on, got one without 'colour=blue', 'colour=green', 'colour=red'\n"
+        "trained on, got one without 'colour'\n"
     )
-    # A solver has all rows before it fills the gaps of the first.
-    _, model = train("odd.csv", f"{given} --learner dcd")
-    assert np.all(np.isfinite(model.decision_function(rows)))
+    # Without the estimator's choice, by a stream and by a solver.
+    for more in ("--no-refit", "--learner dcd"):
+        said, model = train("odd.csv", more)
+        assert said["scaling"].endswith("units of its quartiles, with a code per text")
+        assert bj.TableModel.of(model).scaling.num_codes == 5
+        assert predicted("odd.csv")[1] == model.predict(rows).tolist()
 
 
 def test_lists_folders_and_an_index_are_columns(at):
@@ -874,9 +870,8 @@ def test_lists_folders_and_an_index_are_columns(at):
     labels = model.predict(X).tolist()
     assert predicted("lists.parquet")[1] == labels
     # An index is named to be a target, a feature or left out.
-    for more in ("--ignore id", "--one-hot id --ignore e"):
-        good(f"train lists.parquet --target kind -m other.st {PLAIN} --no-refit {more}")
-    assert len(bj.load("other.st").model.feature_names) == N
+    good(f"train lists.parquet --target kind -m o.st {PLAIN} --no-refit --ignore id")
+    assert bj.load("o.st").model.feature_names == ("e[0]", "e[1]")
     kinds = dict.fromkeys(y.tolist())
     for kind in kinds:
         (at / "parts" / f"kind={kind}").mkdir(parents=True)
@@ -1346,8 +1341,6 @@ $ train train.csv --target kind -m new.st --class-weight balanced --regression
 $ train train.csv --target kind -m new.st --class-weight balanced --classes no,yes
 --class-weight balanced and --classes exclude each other: the pass that counts the
 classes finds them.
-$ train train.csv --target kind -m new.st --missing mean --no-standardise
---missing and --no-standardise exclude each other: the scaling has the means.
 $ train train.csv --target kind -m new.st --class-weight yes=2,maybe=1
 --class-weight must be balanced, or LABEL=WEIGHT of the classes no, yes, at least 0,
 got maybe=1.
@@ -1469,8 +1462,9 @@ $ train train.csv --target kind -m .
 --model .: must be a file, got a folder
 $ train train.csv --target kind -m new.st --ignore number
 train.csv: --ignore must be among the columns a, b, got number
-$ train train.csv --target kind -m new.st --one-hot colour
-train.csv: --one-hot must be among the columns a, b, got colour
+$ train test.csv --target a --regression -m new.st --no-standardise
+test.csv: X must have numbers alone with --no-standardise, got texts in 'kind';
+--ignore COLUMN leaves it out
 $ train train.csv --target kind -m new.st --delimiter tab
 train.csv: cells must be separated by '\\t', got '"a","b","kind"' as the first line;
 --delimiter ',' reads it
@@ -1478,9 +1472,10 @@ $ train /dev/null -m new.st
 /dev/null: the file must have rows, got none
 $ train train.libsvm test.libsvm -m new.st
 path must be one file of libsvm, got ['train.libsvm', 'test.libsvm']
-$ train missing.csv --target kind -m new.st
-missing.csv: X must not have missing values, got one in row 17, column 'a'; training
-with --missing mean fills it in
+$ train missing.csv --target kind -m new.st --gamma 1
+missing.csv: X must be finite, got nan in row 17, column 'a'; train reads missing values
+where it writes columns as codes: with a metric and --gamma scale, or where a column has
+texts
 $ train infinite.csv --target kind -m new.st
 infinite.csv: X must be finite, got inf in row 17, column 'a'
 $ train infinite.csv --target kind -m new.st --learner dcd

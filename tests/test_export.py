@@ -138,7 +138,7 @@ MODELS = {
     "outputs": lambda: bj.TableModel(regressor(2), intercept=np.array([5.0, -5.0])),
     "a linear model": lambda: linear_model(0),
     "times": lambda: bj.TableModel(
-        learned(3), scaling.Scaling.empty(2, fills=True).updated(TIMES), NAMES
+        learned(3), scaling.Scaling.empty(2).updated(TIMES), NAMES
     ),
     "an origin": lambda: bj.TableModel(
         bj.compact(mapped()), scaling.Scaling.translation(TIMES[0])

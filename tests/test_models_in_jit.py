@@ -41,12 +41,6 @@ def stream(**more):
     return bj.fit_stream(empty, [(3 * X + 40, labels)], classes=[3, 7], **more)
 
 
-def with_gaps():
-    model = stream(standardise=True, fill_missing=True)
-    assert model.scaling.fills
-    return model
-
-
 def encoded(y=NUMBERS):
     # A learned map of codes, which is folded into the encoding.
     fitted = BudgetedKernelRegressor(20, penalty=1.0, encode=4, random_state=0)
@@ -86,7 +80,6 @@ MODELS = {
         state(), classes=np.array([3, 7]), intercept=0.3, calibration=2.0
     ),
     "standardised rows": lambda: stream(standardise=True),
-    "filled rows": with_gaps,
     "encoded rows": lambda: stream(encode=bj.encoding.fit(3 * X + 40, 4)),
     "regressor": lambda: BudgetedKernelRegressor(**FIXED).fit(X, NUMBERS).model_,
     "regressor of codes": encoded,
@@ -112,7 +105,7 @@ MODELS |= {
     ),
     "calibrated network": lambda: bj.calibrate(network(1, 3), X, SIGNS),
 }
-OFFSETS = {"filled rows": 40, "standardised rows": 40, "encoded rows": 40}
+OFFSETS = {"standardised rows": 40, "encoded rows": 40}
 
 
 @functools.cache
@@ -122,7 +115,7 @@ def made(name):
     rows = 3 * X + OFFSETS.get(name, 0) if name in OFFSETS else X
     rows = rows + np.float32(1000) if "far" in name else rows
     rows = rows[:10].astype(np.float32)
-    if name == "filled rows":
+    if name == "encoded rows":
         rows[2, 1] = np.nan
     return model, rows
 

@@ -134,7 +134,7 @@ TABLES = {
 
 def joined(batches):
     """All of a source: X, y and, if there, the weights."""
-    return [np.concatenate(arrays) for arrays in zip(*batches, strict=True)]
+    return [columns.join_rows(arrays) for arrays in zip(*batches, strict=True)]
 
 
 def check_types(batches, dtype=np.float64):
@@ -357,7 +357,9 @@ def test_tables_in_memory(kind, form):
 )
 def test_columns_of_numbers_of_any_type(column, X_type, y_type):
     expected = np.array([float(value) for value in column.to_pylist()])
-    content = pa.table({"x": column, "y": column})
+    # A dictionary has categories where it is no target.
+    plain = getattr(column, "dictionary_decode", lambda: column)()
+    content = pa.table({"x": plain, "y": column})
     X, y = joined(bj.stream.arrow(content, target="y"))
     np.testing.assert_array_equal(X[:, 0], expected)
     np.testing.assert_array_equal(y, expected)
@@ -632,10 +634,10 @@ def test_lists_of_numbers_are_a_feature_for_each_place(kind, end, tmp_path):
         bj.stream.read(path, target="y", features=["a[0]"])
 
 
-def test_missing_lists_are_nan_where_gaps_are_allowed(tmp_path):
+def test_missing_lists_are_nan(tmp_path):
     lists = pa.array([None, [1.0, 2.0], [None, 3.0]], pa.list_(pa.float64()))
     path = written(tmp_path / "a.parquet", pa.table({"e": lists}))
-    (X,) = joined(bj.stream.read(path, allow_missing=True))
+    (X,) = joined(bj.stream.read(path))
     np.testing.assert_array_equal(X, [[np.nan] * 2, [1, 2], [np.nan, 3]])
 
 
@@ -665,17 +667,17 @@ def test_folders_in_the_layout_of_hive_have_their_keys_as_columns(end, tmp_path)
     np.testing.assert_array_equal(X[:, 1], day[X[:, 0].astype(int)])
     assert y.tolist() == kinds[X[:, 0].astype(int)].tolist()
     assert labels(batches).tolist() == ["no", "yes, sure"]
-    X, y = joined(bj.stream.read(tmp_path, target="day", features=["kind=no", "x"]))
-    np.testing.assert_array_equal(X[:, 0], kinds[X[:, 1].astype(int)] == "no")
-    np.testing.assert_array_equal(y, day[X[:, 1].astype(int)])
+    X, y = joined(bj.stream.read(tmp_path, target="day", features=["kind", "x"]))
+    x = np.asarray(X["x"]).astype(int)
+    assert X["kind"].to_pylist() == kinds[x].tolist()
+    np.testing.assert_array_equal(y, day[x])
 
 
 def test_folders_that_pandas_parts_come_back(tmp_path):
     frame = pd.DataFrame({"x": np.arange(4.0), "good": [True, False] * 2})
     frame["size"] = [1.5, 2.5, None, 1.5]
     frame.to_parquet(tmp_path / "a", partition_cols=["good", "size"])
-    given = {"target": "good", "allow_missing": True}
-    X, y = joined(bj.stream.read(tmp_path / "a", **given))
+    X, y = joined(bj.stream.read(tmp_path / "a", target="good"))
     order = X[:, 0].astype(int)
     np.testing.assert_array_equal(X[:, 1], frame["size"][order])
     check_equal([y], [frame["good"].to_numpy()[order]])
@@ -703,54 +705,47 @@ def gaps():
 
 
 @pytest.mark.parametrize("end", ["csv", "parquet", "feather"])
-def test_texts_become_features_and_gaps_nan(tmp_path, end):
+def test_rows_with_texts_are_tables_and_gaps_nan(tmp_path, end):
     path = written(tmp_path / f"a.{end}", gaps())
-    given = {"target": "y", "allow_missing": True, "batch_rows": 3}
-    features = ["colour=", "a", "size=", "flag"]
-    batches = bj.stream.read(path, features=features, **given)
-    colours, sizes = ("colour=a=b", "colour=red"), ("size=10", "size=9")
-    assert batches.feature_names == (*colours, "a", *sizes, "flag")
+    batches = bj.stream.read(path, target="y", batch_rows=3)
+    assert batches.feature_names == ("a", "colour", "size", "flag")
+    assert batches.texts == ("colour",)
     X, y = joined(batches)
-    expected = [
-        [0, 1, 1.5, 1, 0, 1],
-        [1, 0, np.nan, 0, 0, 0],
-        [0, 0, 3.0, 1, 0, np.nan],
-        [0, 1, -1, 0, 1, 1],
-    ]
-    np.testing.assert_array_equal(X, expected)
+    assert X["colour"].to_pylist() == ["red", "a=b", None, "red"]
+    numbers = X.select(["a", "size", "flag"])
+    expected = [[1.5, 10, 1], [np.nan, np.nan, 0], [3.0, 10, np.nan], [-1, 9, 1]]
+    np.testing.assert_array_equal(np.asarray(numbers), expected)
     assert y.tolist() == ["no", "yes", "no", "yes"]
-    # What a model was trained on, and a text that is in no row.
-    chosen = ["colour=red", "colour=blue"]
-    X, _ = joined(bj.stream.read(path, features=chosen, **given))
-    assert X.tolist() == [[1, 0], [0, 0], [0, 0], [1, 0]]
+    # Without the texts they are arrays.
+    X, _ = joined(bj.stream.read(path, target="y", features=["flag", "a"]))
+    np.testing.assert_array_equal(X, np.array(expected)[:, [2, 0]])
 
 
-def test_texts_of_features_are_the_same_in_every_type(tmp_path):
-    features = ["zone=3", "zone=10", "on=True", "on=False"]
-    zones, on = [3, 10, 4, 3], [True, False, True, True]
-    expected = [[1, 0, 1, 0], [0, 1, 0, 1], [0, 0, 1, 0], [1, 0, 1, 0]]
+def test_texts_are_the_same_in_every_type(tmp_path):
+    zones = [3, 10, 4, 3]
+    model = bj.encoding.fit(pa.table({"zone": ["10", "3"]}), 0)
+    expected = [[0, 1], [1, 0], [0, 0], [0, 1]]
     for kind in (pa.string(), pa.int8(), pa.float64(), pa.float32(), pa.binary()):
         is_text = kind in (pa.string(), pa.binary())
         given = [str(zone) for zone in zones] if is_text else zones
         column = pa.array(given).cast(kind)
         for values in (column, column.dictionary_encode()):
-            table = pa.table({"zone": values, "on": on})
-            path = written(tmp_path / "a.parquet", table)
-            (X,) = joined(bj.stream.read(path, features=features))
-            assert X.tolist() == expected
-    (tmp_path / "b.csv").write_text("zone,on\n3.0, true\n10.0,FALSE\n4.0,1\n 3,true\n")
-    (X,) = joined(bj.stream.read(tmp_path / "b.csv", features=features))
-    assert X.tolist() == expected
+            path = written(tmp_path / "a.parquet", pa.table({"zone": values}))
+            (X,) = joined(bj.stream.read(path))
+            X = X if hasattr(X, "columns") else pa.table({"zone": X[:, 0]})
+            assert model.apply(X).tolist() == expected
+    (tmp_path / "b.csv").write_text("zone\n3.0\n10.0\n4.0\n 3\n")
+    for texts in ([], ["zone"]):
+        (X,) = joined(bj.stream.csv(tmp_path / "b.csv", target=None, texts=texts))
+        X = X if texts else pa.table({"zone": X[:, 0]})
+        assert model.apply(X).tolist() == expected
 
 
-def test_a_column_without_a_text_of_a_feature_is_said_by_name(tmp_path):
-    path = tmp_path / "a.csv"
-    path.write_text("a,city\n" + "1,Lima\n" * 10)
-    batches = bj.stream.read(path, features=["a", "city=Rome"], batch_rows=3)
-    with pytest.warns(UserWarning, match="a.csv: column 'city' has none .* in 10 rows"):
-        assert joined(batches)[0].tolist() == [[1, 0]] * 10
-    path.write_text("a,city\n" + "1,Lima\n" * 10 + "1,Rome\n")
-    assert joined(batches)[0][-1].tolist() == [1, 1]
+def test_a_column_of_texts_in_one_file_has_them_in_all(tmp_path):
+    written(tmp_path / "1.parquet", pa.table({"zone": [3, 4]}))
+    written(tmp_path / "2.parquet", pa.table({"zone": ["3", "no"]}))
+    (X,) = joined(bj.stream.read(tmp_path))
+    assert X["zone"].to_pylist() == ["3", "4", "3", "no"]
 
 
 def test_indices_beyond_those_of_a_model_can_be_left_out(tmp_path):

@@ -5,6 +5,7 @@ imports JAX, so it is imported only when the command runs.
 """
 
 import errno
+import functools
 import warnings
 from collections.abc import Collection
 from typing import Any
@@ -23,10 +24,10 @@ EXPECTED = (ValueError, OSError, OverflowError, ImportError, MemoryError)
 FUNCTIONS = ("fit_stream", "refit", "sweep", "read")
 # The advice of errors about arguments, and the same for the command line.
 OPTION_ADVICE = {
-    "'COLUMN=' in features= makes a feature of each text of a column, and features= "
-    "without it leaves it out": "--one-hot COLUMN makes a feature of each text of a "
-    "column, and --ignore COLUMN leaves it out",
-    "allow_missing=True reads NaN": "training with --missing mean fills it in",
+    "texts= names columns that hold texts": "--ignore COLUMN leaves it out",
+    "encode=budgetjax.encoding.fit(X) reads texts and missing values": "train reads "
+    "missing values where it writes columns as codes: with a metric and --gamma scale, "
+    "or where a column has texts",
     "header=False reads files without names, and a target that is one of them says "
     "that these are names": "--no-header reads files without names, and a target that "
     "is one of them says that these are names",
@@ -37,8 +38,6 @@ OPTION_ADVICE = {
     "decimal=',' reads decimal commas": "--decimal , reads decimal commas",
     **{f"delimiter={one!r} reads it": f"--delimiter {one!r} reads it" for one in ",;|"},
 }
-# A part of several.
-LEAVE_OUT = "features= without it leaves it out", "--ignore COLUMN leaves it out"
 EXAMPLES = """\b
 Train, predict, look:
   budgetjax train train.csv --target kind --model kind.safetensors
@@ -64,7 +63,8 @@ class Group(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         with warnings.catch_warnings():
             warnings.filterwarnings("always", category=UserWarning)
-            warnings.showwarning = _show_warning
+            # Several passes and batches meet the same.
+            warnings.showwarning = functools.partial(_show_warning, set())
             try:
                 return super().invoke(ctx)
             except KeyboardInterrupt as interrupt:
@@ -85,11 +85,15 @@ class Group(click.Group):
                 ctx.exit(1)
 
 
-def _show_warning(message, category, filename, lineno, file=None, line=None) -> None:
+def _show_warning(told: set[str], message, category, *place, **more) -> None:
+    """Writes a warning that is not yet among those that are told."""
     text = str(message)
     for name in FUNCTIONS:
         text = text.removeprefix(f"{name}: ")
-    reports.echo(f"budgetjax: warning: {_clean(text)}", err=True)
+    what = text.partition(",")[0]
+    if what not in told:
+        reports.echo(f"budgetjax: warning: {_clean(text)}", err=True)
+    told.add(what)
 
 
 def _clean(text: str) -> str:
@@ -120,8 +124,7 @@ def _one_line(error: BaseException, known: Collection[str]) -> str:
             # It adds the model to the error.
             error = error.__cause__
     if isinstance(error, Named):
-        advice = OPTION_ADVICE.get(error.advice, error.advice)
-        error.advice = advice.replace(*LEAVE_OUT)
+        error.advice = OPTION_ADVICE.get(error.advice, error.advice)
         option, *_ = error.advice.split(" ")
         if option.startswith("--") and option not in known:
             error.advice = ""

@@ -1,6 +1,6 @@
 """The columns' encoding for `budgetjax train`, chosen on a sample."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -10,25 +10,34 @@ from budgetjax._rows import SparseMatrix
 from budgetjax.cli import reading
 from budgetjax.cli.learners import Job
 from budgetjax.kernels import RBF, Mapped
-from budgetjax.online.learner import Learner
 from budgetjax.stream.batches import cast_numbers
 from budgetjax.stream.reservoir import Reservoir, default_size, is_sparse
-from budgetjax.tables.columns import unpack
+from budgetjax.tables.columns import TableRows, unpack
 from budgetjax.tables.encoding import Encoding
 from budgetjax.tables.form import fit_encoding, narrowness
 from budgetjax.tables.labels import encode_labels
-from budgetjax.tables.scaling import Scaling, default_gamma, sample_rows
+from budgetjax.tables.scaling import sample_rows
 from budgetjax.tables.table_model import TableModel
 
 
+class Sample(NamedTuple):
+    """Rows of a file, their targets and weights, and whether they are all."""
+
+    X: Any
+    y: np.ndarray
+    weights: np.ndarray
+    is_whole: bool
+
+
 class Choice(NamedTuple):
-    """How a stream takes the columns, by options, or as an estimator chooses.
+    """How a stream takes the columns, by options, or in the form of a table.
 
     Attributes:
       kernel: the kernel of the stream.
       standardise: whether the stream standardises the columns.
       encoding: their encoding, if they have one.
       model: the model of an estimator that has learned all rows.
+      learns: whether it has learned a metric.
       text: the line of the report, if it is not the usual one.
     """
 
@@ -36,74 +45,63 @@ class Choice(NamedTuple):
     standardise: bool
     encoding: Encoding | None = None
     model: TableModel | None = None
+    learns: bool = False
     text: str | None = None
 
 
 def choose(job: Job) -> Choice:
-    """The choice of an estimator, or that of the options."""
-    if chosen := _ask_estimator(job):
-        return chosen
-    gamma = job.training.gamma
-    if gamma is None:
-        first, *_ = next(job.source.read())
-        gamma = job.default_gamma(first)
-    return Choice(RBF(gamma), job.training.standardise)
+    """The form of a table, from a sample made in one pass, or that of the options.
 
-
-def _ask_estimator(job: Job) -> Choice | None:
-    """What an estimator with these options chooses on a sample, made in one pass.
-
-    None for sparse rows, or where options leave no choice. If the sample holds all
-    rows, it is learned whole, unless a checkpoint has to follow the stream.
+    Sparse rows have none. If the sample holds all rows, an estimator learns it whole,
+    unless a checkpoint has to follow the stream.
     """
     training, classes = job.training, job.about.labels
-    free = training.refit and training.metric and training.standardise
-    learner = job.learner(refits=training.refit)
-    if not (free and training.gamma is None and learner.has_vectors):
-        return None
-    sample = _sample(job)
+    gamma = training.gamma
+    sample = _sample(job) if training.standardise or job.source.texts else None
     if sample is None:
-        return None
-    estimator = _make_estimator(job, learner)
-    packed, y, weights, _ = sample.rows()
-    X = unpack(packed)
-    has_all = len(y) == sample.num_rows and training.checkpoint is None
-    # Classes without rows have a place in a stream, but not in an estimator.
-    if has_all and (classes is None or len(np.unique(y)) == len(classes)):
-        names = job.source.feature_names
-        model = estimator.fit(X, y, weights).model_
-        model = model._replace(classes=classes, feature_names=names)
-        encoding, kernel = model.scaling, model.model.kernel
-    else:
-        model = None
-        encoding = fit_encoding(X, training.budget)
-        gamma = default_gamma(encoding.apply(X[sample_rows(len(X))]))
-        kernel = RBF(gamma * narrowness(training.budget))
-    # Rows far from 0 need an origin, which only a standardised stream has.
-    if isinstance(encoding, Scaling):
-        return None
+        if gamma is None:
+            first, *_ = next(job.source.read())
+            gamma = job.default_gamma(first)
+        return Choice(RBF(gamma), training.standardise)
+    X, y, weights, is_whole = sample
+    has_all = is_whole and training.checkpoint is None and training.refit
+    # An estimator needs rows that differ in their targets; classes without rows have a
+    # place in a stream, but not in an estimator.
+    found, known = len(np.unique(y)), 2 if classes is None else len(classes)
+    if has_all and found >= known:
+        return _fit_estimator(job, X, y, weights)
+    codes = fit_encoding(X, training.budget)
+    if gamma is None:
+        rows = codes.apply(X)
+        gamma = job.default_gamma(rows[sample_rows(len(rows))], scaled=True)
+        gamma *= narrowness(training.budget)
+    return Choice(RBF(gamma), False, codes, text=_describe(codes))
+
+
+def _fit_estimator(job: Job, X: Any, y: np.ndarray, weights: np.ndarray) -> Choice:
+    """The choice of an estimator, with its model of all rows."""
+    estimator = _make_estimator(job).fit(X, y, weights)
+    names = job.source.feature_names
+    model = estimator.model_
+    model = model._replace(classes=job.about.labels, feature_names=names)
+    kernel = model.model.kernel
     kernel = kernel.kernel if isinstance(kernel, Mapped) else kernel
     assert isinstance(kernel, RBF), "the default of estimators"
-    return Choice(kernel, False, encoding, model, _describe(encoding))
+    learns, codes = hasattr(estimator, "feature_importances_"), model.encoding
+    standardise = codes is None and model.scaling is not None
+    return Choice(kernel, standardise, codes, model, learns, _describe(codes))
 
 
 def _describe(codes: Encoding | None) -> str:
-    """What an estimator chose, for the report."""
+    """The encoding, for the report."""
     if codes is None:
-        return "none, chosen on held-out rows"
-    if not has_bins(codes):
-        return "every feature in units of its quartiles, outliers clipped"
+        return "none, as columns have one scale"
     columns, number = codes.num_columns, codes.num_codes
     return f"{columns:,} columns as {number:,} codes"
 
 
-def has_bins(codes: Encoding | None) -> bool:
-    """Whether columns become codes of bins, which need a metric."""
-    return codes is not None and codes.num_codes > codes.num_columns
-
-
 def _make_estimator(
-    job: Job, learner: Learner
+    job: Job,
 ) -> "estimators.BudgetedKernelClassifier | estimators.BudgetedKernelRegressor":
     kind = estimators.BudgetedKernelClassifier
     if job.about.labels is None:
@@ -111,7 +109,9 @@ def _make_estimator(
     training = job.training
     return kind(
         training.budget,
-        learner=learner,
+        learner=job.learner(refits=training.refit),
+        gamma=training.gamma or "auto",
+        learn_metric="auto" if training.metric else False,
         penalty=training.penalty or "auto",
         epochs=training.epochs,
         random_state=training.seed,
@@ -120,29 +120,33 @@ def _make_estimator(
     )
 
 
-def _sample(job: Job) -> Reservoir | None:
-    """A sample of the rows; None of sparse ones, or if all rows are of one class."""
-    width, classes = job.source.num_features, job.about.labels
-    kept, row = None, 0
+def _sample(job: Job) -> Sample | None:
+    """A sample of the rows; None of sparse ones, or if there are none."""
+    width, classes, texts = job.source.num_features, job.about.labels, job.source.texts
+    kept, rows, row = None, None, 0
     for X, y, *weight in job.source.read():
         if isinstance(X, SparseMatrix):
             return None
-        reading.check_finite(job.source, X, row, job.fills)
+        reading.check_finite(job.source, X, row, takes_missing=True)
         with names_errors(job.source.name):
-            # Estimators would name a row of the sample.
-            cast_numbers("X", X, np.float32, row, job.source.feature_names)
+            if texts:
+                X = rows = TableRows(X)
+            else:
+                # Estimators would name a row of the sample.
+                cast_numbers("X", X, np.float32, row, job.source.feature_names)
             targets = y if classes is None else encode_labels(classes, y, row)
         kept = kept or Reservoir.empty(
             width,
-            np.dtype(np.float64),
+            np.dtype(object if texts else np.float64),
             np.dtype(np.float64 if classes is None else int),
             size=default_size(width),
             seed=job.training.seed,
-            sparse=is_sparse(X),
+            sparse=isinstance(X, np.ndarray) and is_sparse(X),
         )
         kept = kept.updated(X, targets, weight[0] if weight else np.ones(len(y)))
         row += len(y)
-    if kept is None:
+    if kept is None or not kept.num_rows:
         return None
-    y = kept.rows().y
-    return kept if len(y) and np.any(y != y[0]) else None
+    packed, y, weights, _ = kept.rows()
+    X = unpack(packed) if rows is None else rows.with_rows(packed)
+    return Sample(X, y, weights, len(y) == kept.num_rows)

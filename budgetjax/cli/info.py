@@ -87,7 +87,6 @@ def _describe_contents(path: str, about: dict[str, Any]) -> Iterator[Line]:
     whole = TableModel.find(model) if isinstance(model, Model) else None
     if whole and isinstance(value, StreamModel | TableModel):
         scaled = "none" if whole.scaling is None else "every feature to deviation 1"
-        scaled += ", what is missing to the mean" * whole.fills
         if isinstance(whole.scaling, Encoding):
             columns, codes = whole.scaling.num_columns, whole.scaling.num_codes
             scaled = f"{columns:,} columns as {codes:,} codes"

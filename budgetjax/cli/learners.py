@@ -18,7 +18,8 @@ from budgetjax.online.defaults import Choice
 from budgetjax.online.learner import Learner
 from budgetjax.solvers.solver import Solver
 from budgetjax.stream.batches import Batches
-from budgetjax.tables import scaling
+from budgetjax.tables import encoding, scaling
+from budgetjax.tables.encoding import Encoding
 
 State = TypeVar("State")
 # Settings that are not fields of a learner, but names: of a strategy, and of a loss.
@@ -37,15 +38,11 @@ REFUSED = {
 
 
 class Job(NamedTuple):
-    """A file to learn from, a summary of its targets, and the options of learners.
-
-    If it `fills`, the mean of a feature replaces a NaN.
-    """
+    """A file to learn from, a summary of its targets, and the options of learners."""
 
     source: Batches
     about: targets.TargetSummary
     training: options.TrainOptions
-    fills: bool = False
     progress: bool = False
 
     @classmethod
@@ -53,16 +50,19 @@ class Job(NamedTuple):
         cls,
         source: Batches,
         about: targets.TargetSummary,
-        columns: options.Columns,
         training: options.TrainOptions,
     ) -> "Job":
         """The job for these options, with weights of classes applied to the file."""
         if training.class_weight is not None:
             source = targets.apply_class_weights(source, about, training.class_weight)
             source = reading.drop_weightless(source)
-        fills = columns.missing is not None
+        if source.texts and not training.standardise:
+            wanted = "have numbers alone with --no-standardise"
+            error = ArgumentError("X", wanted, f"texts in {source.texts[0]!r}")
+            error.function = source.name
+            raise error.advised("--ignore COLUMN leaves it out")
         progress = options.shows_progress(training.quiet)
-        return cls(source, about, training, fills, progress)
+        return cls(source, about, training, progress)
 
     def say(self, name: str, text: str) -> None:
         """Prints a line of the report."""
@@ -75,8 +75,9 @@ class Job(NamedTuple):
         self.say("data", f"{self.source.name}, {width}")
         self.say("target" if self.about.labels is None else "classes", self.about.text)
         every = "every feature to mean 0 and deviation 1"
-        every += ", what is missing to the mean" if self.fills else ""
         usual = every if self.training.standardise else "none"
+        if self.source.texts:
+            usual = "every feature in units of its quartiles, with a code per text"
         self.say("scaling", scaling or usual)
 
     def say_learner(self, name: str, about: str) -> None:
@@ -121,13 +122,17 @@ class Job(NamedTuple):
         with usage_errors():
             return _make_learner(kind, settings)
 
+    def fit_names(self, X: Any) -> Encoding:
+        """The codes of names in these rows, with numbers in units of quartiles."""
+        with names_errors(self.source.name):
+            return encoding.fit(X, 0, more_to_come=True)
+
     def default_gamma(self, X: np.ndarray, *, scaled: bool = False) -> float:
         """The default gamma of these rows."""
         if not scaled:
-            known = scaling.Scaling.empty(X.shape[1], fills=self.fills)
+            known = scaling.Scaling.empty(X.shape[1])
             # A value that is not finite is reported, with its place, when it is
             # learned.
-            X = known.filled(X)
             X = X[np.all(np.isfinite(X), axis=1)]
             if self.training.standardise:
                 with names_errors(self.source.name):

@@ -200,8 +200,6 @@ class Columns(NamedTuple):
     decimal: str | None = None
     header: bool = True
     zero_based: bool = False
-    one_hot: tuple[str, ...] = ()
-    missing: str | None = None
 
 
 class TrainOptions(NamedTuple):
@@ -223,14 +221,12 @@ class TrainOptions(NamedTuple):
     seed: int = 0
     quiet: bool = False
 
-    def check(self, columns: Columns) -> None:
+    def check(self) -> None:
         """Raises if options exclude each other."""
         names, weighs = self.classes is not None, self.class_weight is not None
-        unscaled = columns.missing is not None and not self.standardise
         counts = self.class_weight == BALANCED
         for given, both, why in (
             (names and self.regression, "--classes and --regression", ""),
-            (unscaled, "--missing and --no-standardise", ": the scaling has the means"),
             (weighs and self.regression, "--class-weight and --regression", ""),
             (
                 *(counts and names, f"--class-weight {BALANCED} and --classes"),
@@ -310,20 +306,6 @@ training_rows = combine_options(
         help="Weights of the classes, which multiply row weights; balanced: all "
         "classes count the same.",
     ),
-    click.option(
-        "--one-hot",
-        metavar="COLUMN",
-        multiple=True,
-        help="A column of text; each of its texts becomes a feature of 0 and 1.  "
-        "[repeatable]",
-    ),
-    click.option(
-        "--missing",
-        type=click.Choice(["mean"]),
-        help="The replacement for a missing number: the mean of the column, or a code "
-        "of its own where train writes columns by their quantiles.  "
-        "[default: an error]",
-    ),
 )
 
 
@@ -371,7 +353,8 @@ standardise = click.option(
     "--standardise/--no-standardise",
     default=True,
     help="Bring features to one scale: mean 0 and deviation 1, as known so far; in "
-    "train with a metric, units of quartiles, or codes of quantiles.",
+    "train with a metric, units of quartiles, or codes of quantiles, with a code for "
+    "missing values; with columns of text, units of quartiles and a code per text.",
 )
 
 regression = click.option(

@@ -56,7 +56,7 @@ def _lines(
     shows: bool,
 ) -> Iterator[str]:
     """The output, in pieces; `more` names the numbers after a prediction."""
-    fills = model.model.fills
+    takes_missing = model.model.takes_missing
     if more is not None and model.classes is not None:
         names = [
             f"{more}_{reports.format_label(one)}" for one in model.classes.tolist()
@@ -66,7 +66,7 @@ def _lines(
     bar = _progress.progress_bar("predict", shows, "rows", source.num_rows)
     with bar as report:
         for X, *rest in source:
-            reading.check_finite(source, X, accuracy.rows, fills)
+            reading.check_finite(source, X, accuracy.rows, takes_missing)
             if more is not None:
                 values = model.model.decision_function(X)
                 predicted = model.model.predict_from_scores(values)

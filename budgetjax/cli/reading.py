@@ -12,7 +12,7 @@ import numpy as np
 
 # All records that a file may hold are known then.
 import budgetjax.public  # noqa: F401
-from budgetjax import _checks, stream
+from budgetjax import stream
 from budgetjax._errors import names_errors
 from budgetjax._rows import SparseMatrix
 from budgetjax.cli import reports
@@ -25,7 +25,8 @@ from budgetjax.saving import model_files
 from budgetjax.stream.batches import Batches
 from budgetjax.stream.readers import formats
 from budgetjax.stream.readers.columns import split_feature
-from budgetjax.tables.columns import check_columns
+from budgetjax.tables import columns as table_columns
+from budgetjax.tables.columns import check_columns, take_rows
 from budgetjax.tables.table_model import TableModel
 
 # A file, several files, or a folder.
@@ -67,12 +68,13 @@ def open_source(
     num_features: int | None = None,
     sparse: bool = False,
     text_target: bool | None = None,
+    texts: Sequence[str] = (),
 ) -> Batches:
     """A file, or several, as `budgetjax.stream.Batches`.
 
     X has these features in their order; None takes all. Features of LIBSVM text beyond
-    `num_features`, which a model has not seen, are left out. `sparse` and `text_target`
-    are arguments of the readers.
+    `num_features`, which a model has not seen, are left out. `sparse`, `text_target`
+    and `texts` are arguments of the readers.
     """
     file_format = formats.format_of(path, columns.format)
     takes = file_format.arguments
@@ -80,8 +82,6 @@ def open_source(
         ("--target", "target"): columns.target,
         ("--weight", "weight"): columns.weight,
         ("--ignore", "features"): columns.ignore,
-        ("--one-hot", "features"): columns.one_hot,
-        ("--missing", "allow_missing"): columns.missing is not None,
         ("--no-header", "header"): not columns.header,
         ("--delimiter", "delimiter"): columns.delimiter,
         ("--decimal", "decimal"): columns.decimal,
@@ -95,7 +95,7 @@ def open_source(
                 f"taken for {file_format.name}; --format names another."
             )
     arguments = {name: value for (_, name), value in given.items() if value}
-    if features is None and (columns.ignore or columns.one_hot):
+    if features is None and columns.ignore:
         features = _features(path, columns)
     if not columns.header:
         arguments["header"] = False
@@ -107,6 +107,7 @@ def open_source(
         "ignore_beyond": num_features is not None,
         "sparse": sparse,
         "text_target": text_target if columns.target else None,
+        "texts": texts,
     }
     arguments |= {name: value for name, value in own.items() if name in takes}
     source = stream.read(path, format=columns.format, **arguments)
@@ -119,23 +120,18 @@ def display_name(path: Path) -> str:
 
 
 def _features(path: Path, columns: Columns) -> list[str]:
-    """All columns except ignored ones; one-hot columns end in `=`."""
-    plain = columns._replace(ignore=(), one_hot=())
-    source = open_source(path, plain)
+    """All columns except ignored ones."""
+    source = open_source(path, columns._replace(ignore=()))
     features = source.feature_names or ()
-    # Those of an index are named, to be features or to be ignored.
+    # Those of an index are no features, but may be named.
     known = [*features, *source.index_names]
-    lists = set(map(_list_of, known))
-    named = [("--ignore", name) for name in columns.ignore if name not in lists]
-    for option, name in (*named, *(("--one-hot", name) for name in columns.one_hot)):
-        if name not in known:
+    for name in columns.ignore:
+        if name not in {*known, *map(_list_of, known)}:
             raise ValueError(
-                f"{display_name(path)}: {option} must be among the columns "
+                f"{display_name(path)}: --ignore must be among the columns "
                 f"{join_values(known)}, got {name}"
             )
-    chosen = [name for name in known if name in {*features, *columns.one_hot}]
-    kept = (name for name in chosen if not {name, _list_of(name)} & {*columns.ignore})
-    return [f"{name}=" if name in columns.one_hot else name for name in kept]
+    return [one for one in features if not {one, _list_of(one)} & {*columns.ignore}]
 
 
 def _list_of(feature: str) -> str:
@@ -156,7 +152,7 @@ def _number(option: str, column: str | None) -> int | None:
 
 def column_names(path: Path, columns: Columns) -> Sequence[str]:
     """The names of all columns of a file with named columns."""
-    plain = columns._replace(target=None, weight=None, ignore=(), one_hot=())
+    plain = columns._replace(target=None, weight=None, ignore=())
     source = open_source(path, plain)
     return (*(source.feature_names or ()), *source.index_names)
 
@@ -195,14 +191,18 @@ def open_for_model(
     return source
 
 
-def check_finite(source: Batches, X: Any, first_row: int, fills: bool) -> None:
-    """Raises if rows are not finite, except for gaps that a model fills."""
+def check_finite(source: Batches, X: Any, first_row: int, takes_missing: bool) -> None:
+    """Raises if numbers are infinite, or missing where a model has no code for it."""
+    names = source.feature_names
     if isinstance(X, SparseMatrix):
         # A model checks sparse rows.
         return
-    rows = np.where(np.isnan(X), 0, X) if fills else X
+    if source.texts:
+        names = tuple(one for one in names or () if one not in source.texts)
+        X = np.asarray(X.select(names)) if names else np.zeros((0, 0))
+    rows = np.where(np.isnan(X), 0, X) if takes_missing else X
     with names_errors(source.name):
-        _checks.check_finite(rows, first_row, source.feature_names)
+        table_columns.check_finite(rows, first_row, names)
 
 
 def open_examples(
@@ -229,7 +229,7 @@ def drop_weightless(source: Batches) -> Batches:
             if len(present) == len(y):
                 yield X, y, weight
             elif len(present):
-                yield X[present], y[present], weight[present]
+                yield take_rows(X, present), y[present], weight[present]
 
     # How many rows are left, and which targets, their weights have to tell.
     return dataclasses.replace(source, read=read, num_rows=None, read_targets=None)
@@ -292,15 +292,13 @@ def open_rows(model: Model, files: Sequence[str], columns: Columns) -> Batches:
         and model.target in column_names(path, columns)
     ):
         columns = columns._replace(target=model.target)
-    # In LIBSVM text nothing is missing: features without a value are 0.
-    if model.model.fills and "allow_missing" in file_format.arguments:
-        columns = columns._replace(missing="mean")
     linear = isinstance(model.model.inner, LinearModel)
     return open_for_model(
         *(path, columns, model.model.feature_names, model.num_features),
         # Scaled rows are dense.
         sparse=linear and model.model.scaling is None,
         text_target=is_text_target(model.classes),
+        texts=list(model.model.categories),
     )
 
 

@@ -26,6 +26,8 @@ from budgetjax.solvers.one_versus_rest import (
 from budgetjax.solvers.solver import Solver
 from budgetjax.stream.batches import cast_numbers
 from budgetjax.tables import scaling
+from budgetjax.tables.columns import join_rows
+from budgetjax.tables.encoding import Encoding
 from budgetjax.tables.scaling import Scaling
 from budgetjax.tables.table_model import TableModel
 
@@ -120,12 +122,12 @@ def _read_settings(
 
 def _read_all(
     job: Job, solver: type[Solver]
-) -> tuple[Any, np.ndarray, np.ndarray | None, Scaling | None]:
+) -> tuple[Any, np.ndarray, np.ndarray | None, Scaling | Encoding | None]:
     """All scaled rows, their targets and weights, and the scaling."""
     source, row, parts = job.source, 0, []
     known = None
-    if job.training.standardise:
-        known = Scaling.empty(source.num_features, fills=job.fills)
+    if job.training.standardise and not source.texts:
+        known = Scaling.empty(source.num_features)
     for X, y, *weight in source:
         with names_errors(source.name):
             targets.check_targets(y, job.about.labels, row)
@@ -135,10 +137,11 @@ def _read_all(
                 if solver.linear and source.feature_names is None:
                     what += " (--no-standardise keeps LIBSVM text sparse)"
                 learners.check_memory(what, BYTES * rows * source.num_features)
-                reading.check_finite(source, X, row, job.fills)
+                names = bool(source.texts)
+                reading.check_finite(source, X, row, takes_missing=names)
                 if known is not None:
-                    known = known.updated(known.filled(X), first_row=row)
-                else:
+                    known = known.updated(X, first_row=row)
+                elif not names:
                     if not row:
                         scaling.warn_unscaled(source.name, X)
                     X = cast_numbers("X", X, np.float32, row, source.feature_names)
@@ -146,7 +149,11 @@ def _read_all(
         row += len(y)
     rows, y, *weight = zip(*parts, strict=True)
     y, *weight = (np.concatenate(arrays) for arrays in (y, *weight))
-    if isinstance(rows[0], SparseMatrix):
+    if source.texts:
+        X = join_rows(rows)
+        known = job.fit_names(X)
+        X = known.apply(X)
+    elif isinstance(rows[0], SparseMatrix):
         import scipy.sparse  # takes a tenth of a second
 
         X = scipy.sparse.csr_array(scipy.sparse.vstack(rows))

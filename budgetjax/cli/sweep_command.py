@@ -10,7 +10,6 @@ import numpy as np
 
 from budgetjax import plots
 from budgetjax._errors import names_errors
-from budgetjax._rows import regroup
 from budgetjax.cli import options, reading, reports, targets
 from budgetjax.cli.learners import Job, name_of
 from budgetjax.cli.plot import draw
@@ -20,6 +19,7 @@ from budgetjax.online import sweeps
 from budgetjax.online.importance import SeenWeights
 from budgetjax.saving import model_files
 from budgetjax.stream.batches import Batches
+from budgetjax.tables.columns import join_rows
 from budgetjax.tables.scaling import Scaling
 from budgetjax.tables.table_model import TableModel
 
@@ -44,7 +44,7 @@ def sweep(
     output: str | None,
 ) -> None:
     """Tries all combinations of hyperparameters, and writes the table and the best."""
-    training.check(columns)
+    training.check()
     regression, quiet = training.regression, training.quiet
     shown = reports.join_values([os.path.basename(one) for one in file])
     notes = {"file": shown, "target": columns.target, "refit": True}
@@ -53,7 +53,7 @@ def sweep(
     batch, whole = _first_rows(source, rows)
     first = dataclasses.replace(source, read=lambda: iter([batch]), read_targets=None)
     about = targets.summarise_targets(first, regression=regression)
-    job = Job.of(first, about, columns, training)
+    job = Job.of(first, about, training)
     name, axes, table = _run_grid(job, gammas, budgets)
     if not quiet:
         number = f"{len(batch[1]):,} rows"
@@ -72,7 +72,7 @@ def sweep(
         )
         if not quiet:
             reports.echo("")
-        whole_job = Job.of(source, about, columns, training)
+        whole_job = Job.of(source, about, training)
         fitted = train_online(whole_job)
         error = measure_training_error(whole_job, fitted)
         model_files.write(model, fitted, {**notes, "training_error": error})
@@ -95,16 +95,19 @@ def _run_grid(
     X, y, *weight = next(job.source.read())
     choice = job.choice(refits=False)
     swept = {key: given for key, given in settings.items() if isinstance(given, list)}
+    names = bool(job.source.texts)
+    reading.check_finite(job.source, X, 0, takes_missing=names)
+    if names:
+        X = job.fit_names(X).apply(X)
     if gamma is None:
-        usual = job.default_gamma(X)
+        usual = job.default_gamma(X, scaled=names)
         gamma = [float(f"{multiple * usual:.4g}") for multiple in MULTIPLES]
 
     _use_all_cores()
     coded = TableModel(None, classes=about.labels, intercept=about.mean)
     with names_errors(job.source.name):
-        if job.training.standardise:
-            scaling = Scaling.empty(X.shape[1], fills=job.fills)
-            X = scaling.updated(scaling.filled(X)).apply(X)
+        if job.training.standardise and not names:
+            X = Scaling.empty(X.shape[1]).updated(X).apply(X)
         y = coded.encode_targets(y)
 
     def init(gamma: Any, budget: Any, **more: Any) -> Any:
@@ -152,10 +155,16 @@ def _figure(
 
 def _first_rows(source: Batches, rows: int) -> tuple[tuple[np.ndarray, ...], bool]:
     """The first rows of a file as one batch, and whether they are all its rows."""
-    batch = next(regroup(source, rows + 1), None)
-    if batch is None:
+    parts, count = [], 0
+    for part in source:
+        parts.append(part)
+        count += len(part[1])
+        if count > rows:
+            break
+    if not parts:
         raise ValueError(f"{source.name}: the file must have rows, got none")
-    return tuple(part[:rows] for part in batch), len(batch[1]) <= rows
+    batch = map(join_rows, zip(*parts, strict=True))
+    return tuple(part[:rows] for part in batch), count <= rows
 
 
 def _use_all_cores() -> None:

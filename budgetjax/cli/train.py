@@ -57,7 +57,7 @@ def train(
     sparse = solver is not None and solver.linear and not training.standardise
     outputs = {"--model": model, "--checkpoint": training.checkpoint}
     reports.check_outputs(outputs, *file, test)
-    training.check(columns)
+    training.check()
     source = reading.open_examples(file, columns, regression=regression, sparse=sparse)
     about = targets.summarise_targets(
         source, regression=regression, classes=training.classes
@@ -65,7 +65,7 @@ def train(
     tested = None
     if test is not None:
         tested = _open_test(test, columns, source, about.labels, sparse)
-    job = Job.of(source, about, columns, training)
+    job = Job.of(source, about, training)
     fitted = train_online(job) if solver is None else solving.train(job, solver)
     notes: dict[str, Any] = {
         "file": reports.join_values([Path(one).name for one in file]),
@@ -79,9 +79,9 @@ def train(
     job.say("model", model)
     if tested is not None:
         accuracy = targets.Accuracy(tested.name, about.labels)
-        fills = TableModel.of(fitted).fills
+        takes_missing = TableModel.of(fitted).takes_missing
         for X, y, *_ in tested:
-            reading.check_finite(tested, X, accuracy.rows, fills)
+            reading.check_finite(tested, X, accuracy.rows, takes_missing)
             accuracy.add(np.asarray(fitted.predict(X)), y)
         error = targets.format_error(accuracy.errors / accuracy.rows, regression)
         job.say("test error", f"{error}, {accuracy.rows:,} rows of {tested.name}")
@@ -121,6 +121,7 @@ def _open_test(
         *(training.feature_names, training.num_features),
         sparse=sparse,
         text_target=reading.is_text_target(labels),
+        texts=training.texts,
     )
     row = 0
     for y in targets.read_targets(source):
@@ -208,7 +209,6 @@ def _fit_stream(job: Job, state: State, columns: Choice) -> tuple[StreamModel, f
         classes=job.about.labels,
         intercept=job.about.mean,
         standardise=columns.standardise,
-        fill_missing=job.fills and columns.standardise,
         encode=columns.encoding,
         reservoir=None if has_model else default_size(state.num_features),
         batch_rows=max(min(usual, size), _rows.MIN_ROWS),
@@ -246,20 +246,25 @@ def _refit(
             penalty=held_out.default_penalties(rows)
             if penalty is None
             else np.asarray(penalty) * typical_weight,
-            learn_metric="auto" if job.training.metric else False,
+            learn_metric=job.training.metric and "auto",
             calibrate=job.about.labels is not None,
             progress=job.progress,
         )
     if job.training.metric:
-        job.say("metric", _about_metric(fitted))
+        job.say("metric", _about_metric(fitted, columns))
     return fitted
 
 
-def _about_metric(fitted: StreamModel) -> str:
+def _about_metric(fitted: StreamModel, columns: Choice) -> str:
     """Whether a metric was learned, and why not."""
-    codes = fitted.scaling
-    has_map = isinstance(codes, Encoding) and codes.map is not None
-    if has_map or isinstance(fitted.state.kernel, Mapped):
+    codes, given = fitted.model.encoding, columns.encoding
+    if columns.model is not None:
+        learns = columns.learns
+    elif codes is not None and given is not None:
+        learns = not np.array_equal(np.asarray(codes.map), np.asarray(given.map))
+    else:
+        learns = isinstance(fitted.state.kernel, Mapped)
+    if learns:
         return "learned"
     if fitted.num_scored < refit.ENOUGH_FOR_METRIC:
         return f"none, as there are fewer than {refit.ENOUGH_FOR_METRIC:,} rows"

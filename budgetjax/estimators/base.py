@@ -15,8 +15,9 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from budgetjax import _checks, _compile_cache
 from budgetjax._errors import ArgumentError, names_class
 from budgetjax._record import Record, fields_of
-from budgetjax.estimators import categories, inputs
+from budgetjax.estimators import inputs
 from budgetjax.estimators.inputs import Rows, Table, Weights
+from budgetjax.tables import categories
 from budgetjax.tables.table_model import TableModel
 
 Own = TypeVar("Own", bound="Estimator")

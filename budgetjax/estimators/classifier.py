@@ -105,9 +105,10 @@ class BudgetedKernelClassifier(Classifier, Supervised):
       n_support_: the number of support vectors.
       feature_importances_: the importance of each feature in the metric that the last
         fit has learned, if it has.
-      categories_: the names in each column of names, by column; `model_` takes their
-        positions here for names, and the next number for any other. A name is the same
-        as text, bytes, a number or a boolean; whole numbers are written without ".0".
+      categories_: the names in each column of names, by column; in an array, `model_`
+        takes their positions here, and the next number for any other. A name is the
+        same as text, bytes, a number or a boolean; whole numbers are written without
+        ".0".
       classes_: the labels, in order.
       n_iter_: passes over the rows.
       n_features_in_: the number of features.

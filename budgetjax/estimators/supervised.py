@@ -14,9 +14,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from budgetjax import _checks, _counters, _progress, kernels, losses
 from budgetjax._errors import ArgumentError
-from budgetjax.estimators import categories, inputs, online
+from budgetjax.estimators import inputs, online
 from budgetjax.estimators.base import SetByFit
-from budgetjax.estimators.categories import Categories
 from budgetjax.estimators.inputs import RandomState, Rows, Sample
 from budgetjax.estimators.online import Candidate, Examples, OnlineEstimator
 from budgetjax.kernels import Kernel
@@ -27,7 +26,8 @@ from budgetjax.online.learner import Learner
 from budgetjax.online.maintenance import Maintenance
 from budgetjax.refitting import held_out
 from budgetjax.refitting.refit import Draft, check_metric, start_refit
-from budgetjax.tables import encoding, scaling
+from budgetjax.tables import categories, encoding, scaling
+from budgetjax.tables.categories import Categories
 from budgetjax.tables.encoding import Encoding
 from budgetjax.tables.form import fit_encoding, narrowness
 from budgetjax.tables.table_model import TableModel
@@ -97,6 +97,11 @@ class Supervised(OnlineEstimator):
     def _nominal(self) -> list[int]:
         """The columns of names."""
         return list(map((inputs.names_of(self) or ()).index, self.categories_))
+
+    @property
+    def model_(self) -> TableModel:
+        """The model that predicts from raw rows, for all functions of budgetjax."""
+        return super().model_.with_categories(self.categories_)
 
     def _check_refit(self, num_features: int) -> bool:
         refits = _checks.flag("refit", self.refit)
@@ -196,7 +201,9 @@ class Supervised(OnlineEstimator):
         else:
             waits = self._waiting is not None and encodes
             encodes = waits or isinstance(self._model.scaling, Encoding)
-        arguments["X"] = self._without_names(X) if encodes else X
+        if encodes:
+            X = categories.spread_lists(X)
+            arguments["X"] = categories.to_numbers(X, self.categories_)
         finite = "allow-nan" if encodes else True
         try:
             return super()._validate(reset=reset, ensure_all_finite=finite, **arguments)
@@ -205,9 +212,9 @@ class Supervised(OnlineEstimator):
                 error.add_note("encode='auto' takes missing values.")
             raise
 
-    def _without_names(self, X: Any) -> Any:
-        """Rows with the numbers of their names, as `model_` takes them."""
-        return categories.to_numbers(categories.spread_lists(X), self.categories_)
+    def _check_names(self, X: Any) -> None:
+        """Raises for rows that have no room for names, where columns have some."""
+        categories.check_names(X, self.categories_)
 
     def _gamma(self, sample: Sample, codes: Encoding | None) -> float | str:
         if not is_auto(self.gamma):

@@ -57,7 +57,7 @@ def export(path: str | os.PathLike[str], model: Any) -> None:
       for a one-class model its scores, below 0 for novel rows, shape `(n,)`.
 
     These are the names of skl2onnx. Rows are not checked: a NaN gives an arbitrary
-    result, unless the model encodes or fills it. A call allocates a matrix with n rows
+    result, unless the model encodes it. A call allocates a matrix with n rows
     and one column per support vector, so pass many rows in parts.
 
     Rows have the dtype of the model, float32 unless it was trained in float64. If the

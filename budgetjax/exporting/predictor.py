@@ -31,14 +31,12 @@ class Units(NamedTuple):
     """The scaling of rows, `((x - mean) - rest) * factor`.
 
     `rest` holds the digits of the mean beyond the dtype of the rows; the factor has the
-    dtype of the model. With `fills`, the mean replaces a NaN in X. For an encoding
-    these are its centre and unit.
+    dtype of the model. For an encoding these are its centre and unit.
     """
 
     mean: np.ndarray
     rest: np.ndarray
     factor: np.ndarray
-    fills: bool
 
 
 class Predictor(NamedTuple):
@@ -191,8 +189,8 @@ def _units(
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
         first, factor = mean.astype(row_dtype), (1 / divisor).astype(dtype)
         rest = (mean - first).astype(row_dtype)
-        units = Units(first, rest, factor, scaling.fills)
-    if not all(np.all(np.isfinite(part)) for part in units[:3]):
+        units = Units(first, rest, factor)
+    if not all(np.all(np.isfinite(part)) for part in units):
         least = np.min(divisor, initial=np.inf)
         got = f"means up to {np.max(np.abs(mean)):g} and deviations from {least:g}"
         raise ArgumentError("model", f"have a scaling in the range of {dtype}", got)
@@ -273,8 +271,6 @@ def outputs(predictor: Predictor, X: Float[Array, "n d"]) -> dict[str, Array]:
     if predictor.codes is not None:
         X = encoding.encode(predictor.codes, X).astype(predictor.dtype)
     elif units is not None:
-        if units.fills:
-            X = jnp.where(jnp.isnan(X), units.mean[None], X)
         X = X - units.mean[None] - units.rest[None]
         X = X.astype(predictor.dtype) * units.factor[None]
     columns, start = [], 0

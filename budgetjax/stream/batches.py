@@ -2,9 +2,11 @@
 
 import contextlib
 import dataclasses
+import functools
 import queue
 import threading
-from collections.abc import Callable, Generator, Iterable, Iterator
+import types
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import jax.numpy as jnp
@@ -15,6 +17,7 @@ from budgetjax import _checks, _rows
 from budgetjax._errors import ArgumentError, names_errors, places_errors
 from budgetjax._rows import SparseMatrix
 from budgetjax.tables import columns as table_columns
+from budgetjax.tables.categories import read_rows
 
 # Bytes per batch: small compared to the data, large enough to hide the overhead.
 BATCH_BYTES = 4 * 2**20
@@ -33,8 +36,9 @@ class Batches:
     The readers of `budgetjax.stream` return it. Iterating reads the source from its
     start. A batch is a tuple of NumPy arrays: `(X, y)`, `(X, y, weight)`, or, if the
     source has no targets, `(X,)`. X, of shape `(n, num_features)`, is float32 or
-    float64; y, of shape `(n,)`, holds int64, float64, booleans, or Python strings in an
-    object array; weight has shape `(n,)`. Each batch has its own arrays.
+    float64, or a `pyarrow.Table` where a column has texts; y, of shape `(n,)`, holds
+    int64, float64, booleans, or Python strings in an object array; weight has shape
+    `(n,)`. Each batch has its own arrays.
 
     Attributes:
       name: the name of the source, for messages.
@@ -45,6 +49,7 @@ class Batches:
       index_names: columns that are the index of a data frame, and so no features unless
         they are named.
       read_targets: a function that reads only y, if that is faster than `read`.
+      texts: the columns of X that hold names.
 
     Example:
       >>> X, y = np.zeros((3, 2), np.float32), np.array([0, 1, 1])
@@ -60,6 +65,7 @@ class Batches:
     feature_names: tuple[str, ...] | None = None
     read_targets: Callable[[], Iterator[np.ndarray]] | None = None
     index_names: tuple[str, ...] = ()
+    texts: tuple[str, ...] = ()
 
     def __iter__(self) -> Iterator[tuple[np.ndarray, ...]]:
         return self.read()
@@ -136,18 +142,23 @@ def regroup(
     dtype: DTypeLike = np.float32,
     outputs: tuple[int, ...] = (),
     names: tuple[str, ...] | None = None,
+    categories: Mapping[str, Sequence[str]] = types.MappingProxyType({}),
 ) -> Iterator[tuple[np.ndarray, ...]]:
     """Regroups batches of any lengths to one length; the last may be shorter.
 
     It yields `(X, y, weight)` of shapes `(n, width)`, `(n, *outputs)` and `(n,)`, with
     targets as of `coerce_targets`, dense, and copied, so a source may reuse its arrays.
-    `names` is the order of the columns of data frames and Arrow tables.
+    `names` is the order of the columns of data frames and Arrow tables, and
+    `categories` are those of their columns of names.
     """
 
     def pieces() -> Iterator[tuple[np.ndarray, ...]]:
         row, text = 0, None
         for i, batch in enumerate(batches):
-            X, y, weight = _check_shapes(i, batch, row, width, outputs, names)
+            read = functools.partial(
+                read_rows, names=names, categories=categories, warns=not i
+            )
+            X, y, weight = _check_shapes(i, batch, row, width, outputs, read)
             text = _check_kind(y, row, text)
             for start in range(0, len(y), rows):
                 part, first = slice(start, start + rows), row + start
@@ -176,6 +187,9 @@ def order_columns(batches: Batches, known: tuple[str, ...] | None) -> Batches:
         return batches
     with names_errors(batches.name):
         table_columns.check_columns(known, names)
+    if batches.texts:
+        # Columns of a table are found by their names.
+        return batches
     at = [names.index(one) for one in known]
     return dataclasses.replace(
         batches,
@@ -203,13 +217,13 @@ def _check_shapes(
     row: int,
     width: int,
     outputs: tuple[int, ...],
-    names: tuple[str, ...] | None,
+    read: Callable[[Any], Any],
 ) -> tuple[Any, np.ndarray, np.ndarray]:
     """The parts of a batch as arrays, after checks of their shapes."""
     X, y, weight = _split_batch(i, batch)
     y = coerce_targets(y, row, outputs)
     with places_errors(f"batch {i}, from row {row} on"):
-        X = table_columns.order_columns(names, X)
+        X = read(X)
         sparse = isinstance(X, SparseMatrix)
         X = X.tocsr() if sparse else np.asarray(_checks.array("X", X))
         if len(X.shape) != 2 or X.shape[0] != len(y):

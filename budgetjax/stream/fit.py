@@ -41,7 +41,7 @@ from budgetjax.stream.model import (
     extend_curve,
 )
 from budgetjax.stream.reservoir import Reservoir
-from budgetjax.tables.columns import column_names
+from budgetjax.tables.columns import check_finite, column_names
 from budgetjax.tables.encoding import Encoding
 from budgetjax.tables.scaling import Scaling, scale_warning
 from budgetjax.tables.table_model import TableModel
@@ -59,7 +59,6 @@ def fit_stream(
     classes: Labels | None = None,
     intercept: ArrayLike = 0.0,
     standardise: bool = False,
-    fill_missing: bool = False,
     encode: Encoding | None = None,
     reservoir: int | None = None,
     batch_rows: int | None = None,
@@ -100,9 +99,6 @@ def fit_stream(
       standardise: whether to subtract the mean of every feature and divide by its
         standard deviation, over all rows up to and including the batch, of weights
         above 0. Every batch maps the support vectors to the new units.
-      fill_missing: whether a NaN in X is replaced by the mean of its feature over the
-        earlier rows, and in predictions over all rows; only with `standardise`.
-        Otherwise a NaN is an error.
       encode: codes of the columns, from `budgetjax.encoding.fit` on first rows or on a
         sample, such as 8,192 rows; the state then has as many features as it. It stays
         as it is, and rows may have NaN. Where values drift beyond those it was fitted
@@ -152,10 +148,7 @@ def fit_stream(
     _checks.check_not_traced(state, batches)
     inner = state.state if isinstance(state, StreamModel) else state
     driver.check_online(inner)
-    fills = _checks.flag("fill_missing", fill_missing)
-    model = _initial_model(
-        state, classes, intercept, standardise, fills, encode, reservoir
-    )
+    model = _initial_model(state, classes, intercept, standardise, encode, reservoir)
     name = source.source_name(batches)
     total = batches.num_rows if isinstance(batches, Batches) else None
     model, batches = _match_columns(model, batches)
@@ -246,7 +239,6 @@ def _initial_model(
     classes: Labels | None,
     intercept: ArrayLike,
     standardise: bool,
-    fills: bool,
     encode: Encoding | None,
     size: int | None,
 ) -> StreamModel:
@@ -264,7 +256,7 @@ def _initial_model(
             got += " and standardise=True" if wanted else ""
             expected = f"have the {features} features of the state, alone"
             raise ArgumentError("encode", expected, got)
-        scaling = Scaling.empty(features, fills=fills) if wanted else encode
+        scaling = Scaling.empty(features) if wanted else encode
         if np.any(intercept) and not state.is_regressor:
             raise ArgumentError("intercept", "be 0 for a classifier", intercept)
         outputs = state.target_shape
@@ -273,12 +265,6 @@ def _initial_model(
             raise ArgumentError("intercept", expected, intercept.shape)
         intercept = intercept if intercept.ndim else float(intercept)
         model = StreamModel(TableModel(state, scaling, known, intercept=intercept))
-    if fills and not model.model.fills:
-        raise ArgumentError(
-            "fill_missing",
-            "come with standardise=True, from the start of a model",
-            "it for one whose scaling does not fill",
-        )
     if size is None or model.reservoir is not None:
         return model
     size, features = _checks.size("reservoir", size), model.num_features
@@ -388,18 +374,17 @@ def _prepare_batches(
     learned, scaling = model.state.dtype, model.scaling
     names, outputs = model.model.feature_names, model.state.target_shape
     width, dtype = model.num_features, _dtype_of_rows(model)
-    ready = source.regroup(batches, rows, width, dtype, outputs, names)
+    known = model.model.categories
+    ready = source.regroup(batches, rows, width, dtype, outputs, names, known)
     for index, (X, y, weight) in enumerate(ready):
         first, read = index * rows, index + 1
         if read < start.batches:
             continue
-        # Rows are kept with gaps, since other means fill these at the end.
         raw = X
         if isinstance(scaling, Encoding):
             X = scaling.apply(X, learned, first_row=first)
         else:
-            X = X if scaling is None else scaling.filled(X)
-            _checks.check_finite(X, first, names)
+            check_finite(X, first, names)
         examples.check_weights(weight, learned, first)
         y = _encode(model, y, first)
         if read == start.batches:

@@ -1,14 +1,26 @@
 """Columns of data frames by their names, and sparse rows."""
 
+import dataclasses
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from budgetjax import _rows
+from budgetjax import _checks
 from budgetjax._errors import ArgumentError
 from budgetjax._rows import RawRows, SparseMatrix
+
+# What helps where a value is missing, or is text.
+HOW_TO_ENCODE = "encode=budgetjax.encoding.fit(X) reads texts and missing values"
+
+
+def check_finite(X: Any, first_row: int, names: tuple[str, ...] | None) -> None:
+    """Raises if a number is missing or infinite in rows that have no codes."""
+    try:
+        _checks.check_finite(X, first_row, names)
+    except ArgumentError as error:
+        raise error.advised(HOW_TO_ENCODE * error.got.startswith("nan")) from None
 
 
 def column_names(X: RawRows) -> tuple[str, ...] | None:
@@ -44,9 +56,37 @@ def order_columns(known: Sequence[str] | None, X: Any) -> Any:
     return X.select(list(known)) if hasattr(type(X), "select") else X[list(known)]
 
 
-def as_matrix(X: Any, num_features: int, names: Sequence[str] | None = None) -> Any:
-    """Rows as an array or a CSR matrix, with the named columns, of a checked shape."""
-    return _rows.as_matrix(order_columns(names, X), num_features)
+@dataclasses.dataclass(frozen=True)
+class TableRows:
+    """A table of Arrow, of which single rows are arrays of objects."""
+
+    table: Any
+
+    def __getitem__(self, at: np.ndarray) -> np.ndarray:
+        columns = [one.to_pylist() for one in self.table.take(at).columns]
+        return np.array(columns, object).T
+
+    def with_rows(self, rows: np.ndarray) -> Any:
+        """A table with the names and types of this one, of rows of objects."""
+        import pyarrow as pa
+
+        columns = zip(rows.T.tolist(), self.table.schema.types, strict=True)
+        arrays = [pa.array(values, kind) for values, kind in columns]
+        return pa.table(arrays, self.table.schema.names)
+
+
+def take_rows(X: Any, at: np.ndarray) -> Any:
+    """These rows of an array, a sparse matrix or a table of Arrow."""
+    return X[at] if column_names(X) is None else X.take(at)
+
+
+def join_rows(parts: Sequence[Any]) -> Any:
+    """Rows of arrays, or of tables of Arrow, one after the other."""
+    if column_names(parts[0]) is None:
+        return np.concatenate(parts)
+    import pyarrow as pa
+
+    return pa.concat_tables(parts)
 
 
 def find_column(

@@ -27,7 +27,14 @@ from jaxtyping import Array, Bool, Float, Integer, Shaped
 
 from budgetjax import _checks, _rows
 from budgetjax._errors import ArgumentError, names_errors
-from budgetjax._record import Record
+from budgetjax._record import Record, static
+from budgetjax.tables.categories import (
+    Pairs,
+    as_pairs,
+    find,
+    read_rows,
+    spread_lists,
+)
 from budgetjax.tables.columns import column_names, find_column
 from budgetjax.tables.scaling import PerFeature
 
@@ -79,6 +86,8 @@ class Encoding(Record):
       high: the upper edge; for a category its value, as `low`.
       map: a matrix by which codes are multiplied, shape `(num_codes, r)`, such as a
         learned metric; None for the codes themselves.
+      categories: the columns of texts, each with its names in order. In a data frame or
+        Arrow table these columns hold names, in an array their numbers.
     """
 
     centre: PerFeature
@@ -88,6 +97,7 @@ class Encoding(Record):
     low: PerCode
     high: PerCode
     map: Float[np.ndarray, "codes r"] | None = None
+    categories: Pairs = static(default=())
 
     @property
     def num_columns(self) -> int:
@@ -103,16 +113,6 @@ class Encoding(Record):
     def num_features(self) -> int:
         """The number of features of a row: of codes, or of columns of the map."""
         return self.num_codes if self.map is None else self.map.shape[-1]
-
-    @property
-    def fills(self) -> bool:
-        """Whether rows may have missing values, as those of a `Scaling` that fills."""
-        return True
-
-    @property
-    def has_names(self) -> bool:
-        """Whether any column has categories."""
-        return bool(np.any(np.asarray(self.low) == np.asarray(self.high)))
 
     def transform(self, X: ArrayLike) -> Float[Array, "n features"]:
         """The features of `apply` under `jax.jit`; see `encode`."""
@@ -144,7 +144,7 @@ class Encoding(Record):
         product, but was 6 to 20 times slower for 10 to 500 columns of 8 or 16 bins.
 
         Args:
-          X: shape `(n, num_columns)`, finite or NaN.
+          X: shape `(n, num_columns)`, finite or NaN; a data frame may hold names.
           dtype: the dtype of the result.
           first_row: the number of the first row, for error messages.
 
@@ -154,7 +154,7 @@ class Encoding(Record):
         Raises:
           ValueError: if X has another number of columns, or infinity.
         """
-        rows = _check_rows(X, first_row)
+        rows = self._read(X, first_row)
         self = jax.tree.map(np.asarray, self)
         _rows.check_shape(rows.shape, self.num_columns)
         found = np.empty((len(rows), self.num_features), dtype)
@@ -188,7 +188,7 @@ class Encoding(Record):
         of a category, or `MISSING`, or `UNSEEN`. The arguments and errors are those of
         `apply`; zeros follow the columns, up to `width`.
         """
-        rows = _check_rows(X, first_row)
+        rows = self._read(X, first_row)
         self = jax.tree.map(np.asarray, self)
         _rows.check_shape(rows.shape, columns := self.num_columns)
         found = np.zeros((len(rows), max(width, columns)), dtype)
@@ -200,6 +200,11 @@ class Encoding(Record):
                 numbers[:, column] = _ranks(self.edges(int(column)), numbers[:, column])
             found[start : start + size, :columns] = numbers
         return found
+
+    def _read(self, X: _rows.RawRows, first_row: int) -> np.ndarray:
+        """Rows as an array of numbers, finite or NaN."""
+        known = dict(self.categories)
+        return _check_rows(read_rows(X, None, known), first_row)
 
 
 @names_errors("encode")
@@ -374,17 +379,20 @@ def fit(
     Cost: O(n log n) per column.
 
     Args:
-      X: rows, shape `(n, d)`, finite or NaN, which is a missing value. For a stream, a
-        uniform sample: with 8,192 rows, as in the reservoir of `fit_stream`, the share
-        of the stream below an edge is off by 0.0055 (one standard deviation, at the
-        median), and all are within 0.015 with a probability of 95 % (Massart 1990).
+      X: rows, shape `(n, d)`, finite or NaN, which is a missing value. Columns of texts
+        in a data frame or Arrow table, and those of the type `category`, are names of
+        categories. The 128 most frequent are kept, or the 1,024 most frequent with 8
+        rows each. For a stream, a uniform sample: with 8,192 rows, as
+        in the reservoir of `fit_stream`, the share of the stream below an edge is off
+        by 0.0055 (one standard deviation, at the median), and all are within 0.015 with
+        a probability of 95 % (Massart 1990).
       num_bins: the maximum number of bins of a column. Few, such as 5, are safer where
         the noise is large. 0 for a single code per column, the clipped number itself.
       max_values: a column of at most this many values has an edge at every value, as
         long as there are 8 rows per value, whatever `num_bins` is: numbers of places,
         of hours or of products are names in disguise.
-      nominal: columns whose numbers are names of categories, by number, or by name if
-        X is a data frame.
+      nominal: other columns whose numbers are names of categories, by number, or by
+        name if X is a data frame.
       more_to_come: whether the rows are the first of a stream, in which a column that
         has one value so far may change: it gets a single code, its clipped difference
         from that value.
@@ -418,15 +426,16 @@ def fit(
     does not resolve them.
     """
     _checks.check_not_traced(X)
-    names = column_names(X)
+    X = spread_lists(X)
+    found, names = find(X), column_names(X)
     num_bins = _checks.size("num_bins", num_bins, at_least=0)
     max_values = _checks.size("max_values", max_values, at_least=0)
     keeps = _checks.flag("more_to_come", more_to_come)
-    rows = _check_rows(X, 0)
+    rows = _check_rows(read_rows(X, None, found), 0)
     if rows.ndim != 2 or not len(rows):
         raise ArgumentError("X", "have shape (n, d), with at least one row", rows.shape)
     of_categories = {
-        find_column("nominal", one, names, rows.shape[1]) for one in nominal
+        find_column("nominal", one, names, rows.shape[1]) for one in (*nominal, *found)
     }
     centre, unit = np.zeros(rows.shape[1]), np.ones(rows.shape[1])
     lacks, codes = np.zeros(rows.shape[1], bool), [(np.zeros(0),) * 3]
@@ -448,7 +457,10 @@ def fit(
         both = [np.append(edge, indicator) for edge in (low, high)]
         codes.append((np.full(len(both[0]), j), *both))
     column, low, high = map(np.concatenate, zip(*codes, strict=True))
-    return Encoding(centre, unit, lacks, column.astype(np.int32), low, high)
+    return Encoding(
+        *(centre, unit, lacks, column.astype(np.int32), low, high),
+        categories=as_pairs(found),
+    )
 
 
 def _check_rows(X: Any, first_row: int) -> np.ndarray:

@@ -6,7 +6,8 @@ import numpy as np
 
 from budgetjax import _checks, _rows
 from budgetjax._errors import names_errors
-from budgetjax.tables import encoding
+from budgetjax.tables import categories, encoding
+from budgetjax.tables.columns import column_names, find_column
 from budgetjax.tables.encoding import Encoding
 from budgetjax.tables.start_map import Lines, start_map
 
@@ -86,17 +87,22 @@ def fit_encoding(
       >>> encoding.num_codes, encoding.num_features
       (96, 32)
     """
-    rows = np.asarray(_checks.array("X", X))
+    X = categories.spread_lists(X)
+    found, names = categories.find(X), column_names(X)
+    rows = np.asarray(_checks.array("X", categories.read_rows(X, None, found)))
     n, columns = rows.shape if rows.ndim == 2 else (1, 1)
     if num_bins is None:
         num_bins = count_bins(n, max(1, columns))
         values = min(VALUES, MOST_CODES // max(1, columns))
     else:
         num_bins, values = _checks.size("num_bins", num_bins, at_least=0), 0
-    sample = X[:: -(-n // QUANTILES_OF)] if n > QUANTILES_OF else X
+    of_names = [find_column("nominal", one, names, columns) for one in found]
     codes = encoding.fit(
-        sample, num_bins, nominal, max_values=values, more_to_come=more_to_come
+        *(rows[:: -(-n // QUANTILES_OF)], num_bins, [*nominal, *of_names]),
+        max_values=values,
+        more_to_come=more_to_come,
     )
+    codes = codes._replace(categories=categories.as_pairs(found))
     if not codes.num_codes:
         return codes
     lines = Lines.of(codes.column, codes.low, codes.high)

@@ -9,7 +9,7 @@ from jaxtyping import Array, Bool, Float, Shaped
 
 from budgetjax import _checks
 from budgetjax._errors import ArgumentError, names_errors, warn
-from budgetjax._record import Record, static
+from budgetjax._record import Record
 
 # The ratio of standard deviations, or of the mean to them, that causes a warning.
 TOO_UNEVEN = 100
@@ -35,7 +35,6 @@ class Scaling(Record):
       num_rows: the number of rows so far.
       mean: shape `(num_features,)`.
       variance: as `numpy.var`, divided by the number of rows, shape `(num_features,)`.
-      fills: whether the mean of a feature replaces a NaN.
 
     Example:
       >>> from budgetjax.tables.scaling import Scaling
@@ -48,12 +47,11 @@ class Scaling(Record):
     num_rows: int
     mean: PerFeature
     variance: PerFeature
-    fills: bool = static(default=False)
 
     @classmethod
-    def empty(cls, num_features: int, *, fills: bool = False) -> "Scaling":
+    def empty(cls, num_features: int) -> "Scaling":
         """A scaling without rows."""
-        return cls(0, np.zeros(num_features), np.zeros(num_features), fills)
+        return cls(0, np.zeros(num_features), np.zeros(num_features))
 
     @classmethod
     def translation(cls, origin: PerFeature) -> "Scaling":
@@ -107,19 +105,6 @@ class Scaling(Record):
         mean = self.mean + apart * (new / total)
         return self._replace(num_rows=total, mean=mean, variance=variance)
 
-    def filled(self, X: Rows) -> Rows:
-        """Rows whose NaN are replaced by means of features, if this scaling `fills`.
-
-        Before the first row, the mean is that of the other rows of X, or 0 without any.
-        """
-        if not self.fills or not np.any(missing := np.isnan(X)):
-            return X
-        mean = self.mean
-        if not self.num_rows:
-            known = np.maximum(np.sum(~missing, axis=0), 1)
-            mean = np.sum(np.where(missing, 0, X), axis=0, dtype=np.float64) / known
-        return np.where(missing, mean[None], X).astype(X.dtype)
-
     @property
     def divisor(self) -> PerFeature:
         """The divisor of centred rows; infinity makes a constant feature 0."""
@@ -143,20 +128,15 @@ class Scaling(Record):
         """The number of raw columns, and of features."""
         return len(self.mean)
 
-    @property
-    def has_names(self) -> bool:
-        """Whether any column has categories, as one of an `Encoding` may."""
-        return False
-
     def apply(
         self, X: Rows, dtype: DTypeLike = np.float32, *, first_row: int = 0
     ) -> Rows:
         """Rows, shape `(n, num_features)`, as deviations from the mean in this dtype.
 
-        They are divided by the standard deviation. Constant features become 0, and so
-        does a NaN if this scaling `fills`. No row is refused.
+        They are divided by the standard deviation. Constant features become 0. No row
+        is refused.
         """
-        scaled = self.filled(X) - self.mean[None]
+        scaled = X - self.mean[None]
         np.divide(scaled, self.divisor[None], out=scaled)
         with np.errstate(over="ignore"):
             return scaled.astype(dtype)
@@ -177,8 +157,7 @@ class Scaling(Record):
         rest, divisor = (
             part.astype(X.dtype)[None] for part in (self.mean - first, self.divisor)
         )
-        scaled = (X - first[None] - rest) / divisor
-        return jnp.where(jnp.isnan(X), 0, scaled) if self.fills else scaled
+        return (X - first[None] - rest) / divisor
 
 
 def warn_unscaled(name: str, X: Rows) -> None:

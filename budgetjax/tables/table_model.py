@@ -11,10 +11,11 @@ from jaxtyping import Array, Float, Shaped
 from budgetjax import _checks, _rows, _sharding, losses, scoring
 from budgetjax._errors import ArgumentError, names_errors
 from budgetjax._record import static
-from budgetjax._rows import RawRows, SparseMatrix
+from budgetjax._rows import RawRows, SparseMatrix, as_matrix
 from budgetjax.kernels import Mapped
 from budgetjax.model import LinearModel, Model, Scores, Support, Wrapper, model_of
-from budgetjax.tables.columns import as_matrix, column_names, to_dense
+from budgetjax.tables.categories import Categories, as_pairs, read_rows
+from budgetjax.tables.columns import to_dense
 from budgetjax.tables.encoding import Encoding
 from budgetjax.tables.labels import encode_labels
 from budgetjax.tables.scaling import Scaling
@@ -159,9 +160,9 @@ class TableModel(Wrapper):
         return inside._replace(vectors=self.scaling.undone(np.asarray(inside.vectors)))
 
     @property
-    def fills(self) -> bool:
-        """Whether a NaN in a row is replaced by the mean of its feature."""
-        return self.scaling is not None and self.scaling.fills
+    def takes_missing(self) -> bool:
+        """Whether a NaN in a row is a missing value, as where columns have codes."""
+        return isinstance(self.scaling, Encoding)
 
     @property
     def shifts_scores(self) -> bool:
@@ -202,21 +203,29 @@ class TableModel(Wrapper):
         They are the numbers of the columns, and zeros up to `width`, if it makes codes
         of them; see `encoding.Coder`.
         """
-        rows, codes = self._as_matrix(X), self.encoding
+        rows, codes = self.raw_rows(X), self.encoding
         if codes is not None:
             rows = rows.toarray() if isinstance(rows, SparseMatrix) else rows
             return codes.numbers(rows, self.dtype, width)
         return self._densify(rows)
 
-    def _as_matrix(self, X: Any) -> Any:
-        if self.scaling is not None and self.scaling.has_names:
-            for name in column_names(X) or ():
-                if str(getattr(X[name], "dtype", "")) == "category":
-                    wanted = f"have positions of names as numbers in column {name!r}"
-                    raise ArgumentError("X", wanted, "categories").advised(
-                        "the estimator itself takes names"
-                    )
-        X = as_matrix(X, self.num_features, self.feature_names)
+    @property
+    def categories(self) -> dict[str, tuple[str, ...]]:
+        """The names in columns of names, whose rows in an array have their numbers."""
+        codes = self.scaling
+        return dict(codes.categories) if isinstance(codes, Encoding) else {}
+
+    def with_categories(self, found: Categories) -> "TableModel":
+        """The model whose encoding reads these columns of names."""
+        if not found or not isinstance(self.scaling, Encoding):
+            return self
+        scaling = self.scaling._replace(categories=as_pairs(found))
+        return self._replace(scaling=scaling)
+
+    def raw_rows(self, X: Any) -> Any:
+        """Raw rows as an array or a CSR matrix, of a checked shape."""
+        X = read_rows(X, self.feature_names, self.categories)
+        X = as_matrix(X, self.num_features)
         return X if isinstance(X, SparseMatrix) else np.asarray(X)
 
     def _densify(
@@ -237,7 +246,7 @@ def _score_in_blocks(model: TableModel, X: RawRows, first_row: int) -> np.ndarra
     shards = _sharding.Shards.of_rows(X)
     if shards.mesh is not None:
         X = shards.local_rows(X, X)  # pyright: ignore[reportArgumentType]
-    matrix, parts, dtype = model._as_matrix(X), model.parts, model.dtype
+    matrix, parts, dtype = model.raw_rows(X), model.parts, model.dtype
     n, features = matrix.shape
     # Every device gets a block.
     devices, widest = shards.local_number, max(features, parts[0].num_features)

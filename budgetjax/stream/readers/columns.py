@@ -14,32 +14,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from jax.typing import DTypeLike
 
-from budgetjax import _checks, _names
-from budgetjax._errors import ArgumentError, names_errors, warn
+from budgetjax._errors import ArgumentError, names_errors
 from budgetjax._rows import regroup
 from budgetjax.stream import batches as source
 from budgetjax.stream.batches import Batches
 from budgetjax.stream.readers import files
+from budgetjax.tables import categories
 
 if TYPE_CHECKING:
     from pyarrow import Array, DataType, RecordBatch, Schema
 
-HOW_TO_ENCODE = (
-    "'COLUMN=' in features= makes a feature of each text of a column, and features= "
-    "without it leaves it out"
-)
-HOW_TO_FILL = "allow_missing=True reads NaN"
-HOW_TO_LEAVE_OUT = "features= without it leaves it out"
-# What becomes of columns of other types, by how their names begin in Arrow.
-ADVICE = {
-    "date time": "turn dates and times into numbers, such as days since one",
-    "duration": "turn durations into numbers, such as seconds",
-    "list large_list fixed_size_list": "lists of numbers, all of one length, are read",
-    "struct map": "make columns of its fields, as pyarrow.Table.flatten does",
-    "binary large_binary fixed_size_binary": "turn bytes into numbers",
-}
-# The maximum number of texts of a column that become features.
-MAX_TEXTS = 1000
+# How the names of types begin in Arrow whose values are names.
+TEXTS = "string", "large_string", "binary", "large_binary", "fixed_size_b", "dictionary"
 INDEX = "__index_level_"
 PLACE = re.compile(r"(.*)\[(\d{1,9})\]", re.DOTALL)
 
@@ -47,25 +33,21 @@ PLACE = re.compile(r"(.*)\[(\d{1,9})\]", re.DOTALL)
 class Columns(NamedTuple):
     """The columns of a table that are read.
 
-    `features` has the column and the part of every feature. The part is None for the
-    numbers of the column, a text for an indicator of it, which is empty for indicators
-    of all texts, and a number for a place in lists. `lengths` are those of the lists.
+    `features` has the column of every feature, and its place in lists or None.
+    `lengths` are those of the lists, and `texts` the columns that hold names.
     """
 
-    features: Mapping[str, tuple[str, str | int | None]]
+    features: Mapping[str, tuple[str, int | None]]
     target: str | None = None
     weight: str | None = None
     lengths: Mapping[str, int] = types.MappingProxyType({})
+    texts: frozenset[str] = frozenset()
 
     def names(self) -> list[str]:
         """The names of all columns that are read, without repetition."""
         found = [column for column, _ in self.features.values()]
         found += [name for name in (self.target, self.weight) if name is not None]
         return list(dict.fromkeys(found))
-
-    def text_columns(self) -> set[str]:
-        """The columns that are read as text."""
-        return {name for name, part in self.features.values() if isinstance(part, str)}
 
 
 class DamageError(Exception):
@@ -82,9 +64,9 @@ class Selection(NamedTuple):
     target: str | int | None
     features: Sequence[str | int] | None
     weight: str | int | None
-    allow_missing: bool
     batch_rows: int | None
     dtype: DTypeLike | None
+    texts: Collection[str] = ()
 
 
 def choose_columns(schema: "Schema", selection: Selection) -> Columns:
@@ -163,11 +145,8 @@ def _all_features(names: Sequence[str], others: set[str | None]) -> tuple[str, .
     return features
 
 
-def split_feature(feature: str, names: Collection[str]) -> tuple[str, str | int] | None:
-    """The parts of `COLUMN=TEXT` or `COLUMN[PLACE]`, if there is such a column."""
-    for at in (i for i, character in enumerate(feature) if character == "="):
-        if feature[:at] in names:
-            return feature[:at], feature[at + 1 :]
+def split_feature(feature: str, names: Collection[str]) -> tuple[str, int] | None:
+    """The parts of `COLUMN[PLACE]`, if there is such a column."""
     place = PLACE.fullmatch(feature)
     return (place[1], int(place[2])) if place and place[1] in names else None
 
@@ -236,7 +215,7 @@ def add_keys(
             if not asked.names():
                 # A column says how many rows there are; any can be read as text.
                 first = table.schema.names[0]
-                asked = Columns({first: (first, "")})
+                asked = Columns({first: (first, None)}, texts=frozenset({first}))
             for part in table.read(asked, rows):
                 found = dict(zip(part.schema.names, part.columns, strict=True))
                 for name, value in values.items():
@@ -267,7 +246,6 @@ def table_batches(path: Any, tables: Sequence[Table], selection: Selection) -> B
 
     `path` is the user's argument, for messages, and for the keys of a folder in parts.
     """
-    _checks.flag("allow_missing", selection.allow_missing)
     tables = add_keys(tables, [files.partition_keys(one.name, path) for one in tables])
     first = tables[0]
     name = str(path) if isinstance(path, str | os.PathLike) else first.name
@@ -286,30 +264,27 @@ def table_batches(path: Any, tables: Sequence[Table], selection: Selection) -> B
                 expected = f"have the columns of {first.name}"
                 got = f"{min(odd)!r} in one of them only"
                 raise ArgumentError("every file", expected, got)
+    texts = (_text_columns(table.schema, columns) for table in tables)
+    known = {column for column, _ in columns.features.values()}
+    every = known.intersection(selection.texts).union(*texts)
+    columns = columns._replace(texts=frozenset(every))
     types = set().union(*(_column_types(table.schema, columns) for table in tables))
     dtype = files.float_type(selection.dtype, types)
     with names_errors(name):
-        columns = _add_places(_add_indicators(columns, tables), tables)
+        columns = _add_places(columns, tables)
     rows = source.rows_per_batch(len(columns.features), dtype, selection.batch_rows)
 
-    def pieces(wanted: Columns) -> Iterator[tuple[np.ndarray, ...]]:
-        unmet, total = wanted.text_columns(), 0
+    def pieces(wanted: Columns) -> Iterator[tuple[Any, ...]]:
         for table in tables:
             for row, part in table.parts(wanted, rows):
                 with names_errors(table.name):
-                    arrays = _convert_part(
-                        wanted, row, part, dtype, selection.allow_missing, table.gaps
-                    )
-                total += part.num_rows
-                if unmet:
-                    pairs = zip(wanted.features.values(), arrays[0].T, strict=True)
-                    unmet -= {name for (name, _), flags in pairs if np.any(flags)}
+                    arrays = _convert_part(wanted, row, part, dtype, table.gaps)
                 yield arrays
-        for column in unmet if total >= _names.ENOUGH_ROWS else ():
-            warn(
-                f"{name}: column {column!r} has none of the texts that are features, "
-                f"in {total:,} rows"
-            )
+
+    def read() -> Iterator[tuple[Any, ...]]:
+        # Tables have the lengths that the file has, where that is less.
+        found = pieces(columns)
+        return found if columns.texts else regroup(found, rows)
 
     def read_targets() -> Iterator[np.ndarray]:
         return (y for _, y in regroup(pieces(Columns({}, columns.target)), rows))
@@ -318,11 +293,12 @@ def table_batches(path: Any, tables: Sequence[Table], selection: Selection) -> B
     return Batches(
         name,
         len(columns.features),
-        read=lambda: regroup(pieces(columns), rows),
+        read=read,
         num_rows=None if None in counts else sum(filter(None, counts)),
         feature_names=tuple(columns.features),
         index_names=index_names(first.schema),
         read_targets=None if columns.target is None else read_targets,
+        texts=tuple(one for one in columns.features if one in columns.texts),
     )
 
 
@@ -330,53 +306,24 @@ def _column_types(schema: "Schema", columns: Columns) -> set[np.dtype]:
     """The NumPy dtypes of the columns of X and the weights."""
     from pyarrow import types
 
-    found, texts = set(), columns.text_columns()
+    found = set()
     for name in columns._replace(target=None).names():
+        if name in columns.texts:
+            continue
         kind = schema.field(name).type
         if types.is_dictionary(kind) or _is_list(kind):
             kind = kind.value_type
         tests = types.is_boolean, types.is_integer, types.is_floating
         exact = any(test(kind) for test in tests)
         # Decimals are read as float64; anything but numbers raises an error there.
-        if name not in texts:
-            found.add(np.dtype(kind.to_pandas_dtype() if exact else np.float64))
+        found.add(np.dtype(kind.to_pandas_dtype() if exact else np.float64))
     return found
 
 
-def _add_indicators(columns: Columns, tables: Sequence[Table]) -> Columns:
-    """Adds a feature for each text of the columns that are given without a text.
-
-    It makes one pass over these columns, if there are any; the texts are sorted.
-    """
-    from pyarrow import large_string
-
-    found: dict[str, set[str]] = {
-        column: set() for column, text in columns.features.values() if text == ""
-    }
-    if not found:
-        return columns
-    asked = Columns({f"{column}=": (column, "") for column in found})
-    parts = (table.parts(asked, source.MAX_ROWS) for table in tables)
-    for _, part in itertools.chain.from_iterable(parts):
-        for column, texts in found.items():
-            text = part.column(column).cast(large_string())
-            texts.update(text.unique().drop_null().to_pylist())
-            if len(texts) > MAX_TEXTS:
-                raise ArgumentError(
-                    f"column {column!r}",
-                    f"have at most {MAX_TEXTS:,} texts, to make a feature of each",
-                    "more",
-                )
-    features: dict[str, tuple[str, str | int | None]] = {}
-    for name, (column, part) in columns.features.items():
-        if part == "":
-            texts = sorted(found[column] - {""})
-            features |= {f"{column}={one}": (column, one) for one in texts}
-        else:
-            features[name] = column, part
-    if not features:
-        raise ArgumentError("features", "be at least one column", "no text")
-    return columns._replace(features=features)
+def _text_columns(schema: "Schema", columns: Columns) -> set[str]:
+    """The columns of features that hold names: texts, bytes and categories."""
+    names = {column for column, _ in columns.features.values()}
+    return {one for one in names if str(schema.field(one).type).startswith(TEXTS)}
 
 
 def _is_list(kind: "DataType") -> bool:
@@ -400,8 +347,8 @@ def _add_places(columns: Columns, tables: Sequence[Table]) -> Columns:
     lengths = {}
     for column, piece in dict(columns.features.values()).items():
         kind = tables[0].schema.field(column).type
-        if isinstance(piece, str) or not _is_list(kind):
-            if isinstance(piece, int):
+        if not _is_list(kind):
+            if piece is not None:
                 got = f"{kind} in column {column!r}"
                 raise ArgumentError("features", "be places in lists", got)
             continue
@@ -414,7 +361,7 @@ def _add_places(columns: Columns, tables: Sequence[Table]) -> Columns:
                 # Empty ones are no numbers, which is said where they are read.
                 lengths |= {column: len(first)} if len(first) else {}
                 break
-    features: list[tuple[str, tuple[str, str | int | None]]] = []
+    features: list[tuple[str, tuple[str, int | None]]] = []
     for name, (column, piece) in columns.features.items():
         if piece is None and column in lengths:
             places = range(lengths[column])
@@ -430,33 +377,43 @@ def _convert_part(
     row: int,
     part: "RecordBatch",
     dtype: DTypeLike,
-    allow_missing: bool,
     gaps: str,
-) -> tuple[np.ndarray, ...]:
-    """Rows, from this number on, as `(X,)`, `(X, y)` or `(X, y, weight)`."""
+) -> tuple[Any, ...]:
+    """Rows, from this number on, as `(X,)`, `(X, y)` or `(X, y, weight)`.
+
+    X is an array, or a table of Arrow where it has names.
+    """
+    import pyarrow as pa
     from pyarrow import compute
 
     found = dict(zip(part.schema.names, part.columns, strict=True))
 
     def numbers(use: str, name: str, column: "Array") -> np.ndarray:
-        allowed = allow_missing and use == "X"
-        values = _convert_column(row, use, name, column, allowed)
+        values = _convert_column(row, use, name, column)
         return source.cast_numbers(use, values, dtype, row, (name,))
 
-    X = np.zeros((part.num_rows, len(columns.features)), dtype)
     for column, length in columns.lengths.items():
         _check_lengths(row, column, found[column], length)
-    places: dict[str, dict[str, int]] = {}
+    X: Any = np.zeros((part.num_rows, len(columns.features)), dtype)
     for i, (name, (column, piece)) in enumerate(columns.features.items()):
-        if isinstance(piece, str):
-            places.setdefault(column, {})[piece] = i
-            continue
         values = found[column]
         if piece is not None:
             values = compute.list_element(values, piece)  # pyright: ignore[reportAttributeAccessIssue]
-        X[:, i] = numbers("X", name, values)
-    for column, place in places.items():
-        _write_indicators(X, found[column], place)
+        if column not in columns.texts:
+            categories.check_type(name, str(values.type))
+            X[:, i] = numbers("X", name, values)
+        elif not str(values.type).startswith(TEXTS):
+            # It is a number in this file, and a text in another.
+            found[column] = values.cast(pa.string())
+    if columns.texts:
+        X = pa.table(
+            {
+                name: found[column] if column in columns.texts else values
+                for (name, (column, _)), values in zip(
+                    columns.features.items(), X.T, strict=True
+                )
+            }
+        )
     if columns.target is None:
         return (X,)
     y = _convert_column(row, "y", columns.target, found[columns.target], gaps=gaps)
@@ -481,35 +438,17 @@ def _check_lengths(row: int, name: str, column: "Array", length: int) -> None:
         raise ArgumentError("X", wanted, got)
 
 
-def _write_indicators(X: np.ndarray, column: "Array", places: dict[str, int]) -> None:
-    """Writes 1 into the column of X for each row's text, if it has one.
-
-    A number is the text of a feature in any type, as in a data frame.
-    """
-    from pyarrow import large_string
-
-    distinct = column.cast(large_string()).dictionary_encode()
-    texts = distinct.dictionary.to_pylist()
-    # A text without a column, or a missing one, has no feature.
-    features = np.array([*places.values(), -1])
-    of_text = np.append(features[_names.find(texts, list(places))], -1)
-    at = of_text[_as_numpy(distinct.indices.fill_null(len(texts)))]
-    rows = np.flatnonzero(at >= 0)
-    X[rows, at[rows]] = 1
-
-
 def _convert_column(
     row: int,
     use: str,
     name: str,
     column: "Array",
-    allow_missing: bool = False,
     gaps: str = "",
 ) -> np.ndarray:
     """A column without nulls: numbers or booleans, or for y also Python strings.
 
-    It may share memory with Arrow, so do not write to it. Allowed nulls become NaN;
-    `gaps` says what a file takes for one.
+    It may share memory with Arrow, so do not write to it. Nulls of X become NaN; `gaps`
+    says what a file takes for one.
     """
     import pyarrow as pa
     from pyarrow import types
@@ -523,14 +462,14 @@ def _convert_column(
         whole = use == "y" and kind.scale <= 0
         column = column.cast(pa.int64() if whole else pa.float64())
     numeric = types.is_floating(column.type) or types.is_integer(column.type)
-    if allow_missing and column.null_count and (numeric or types.is_null(kind)):
+    if use == "X" and column.null_count and (numeric or types.is_null(kind)):
         column = column.cast(pa.float64()).fill_null(float("nan"))
         numeric = True
     if column.null_count:
         row += column.is_null().index(True).as_py()
         raise ArgumentError(
             use, "not have missing values", f"one in row {row}, column {name!r}"
-        ).advised(HOW_TO_FILL if use == "X" else gaps)
+        ).advised(gaps)
     if numeric:
         values = _as_numpy(column)
         return values.astype(bool) if use == "y" and types.is_boolean(kind) else values
@@ -540,18 +479,10 @@ def _convert_column(
         got = repr(column[0].as_py()) if text else kind
         raise ArgumentError(
             use, f"be {expected}", f"{got} in row {row}, column {name!r}"
-        ).advised(_advice(kind) if use == "X" else "")
+        )
     # Equal strings share one object, since most targets repeat.
     column = column.cast(pa.large_string()).dictionary_encode()
     return np.array(column.dictionary.to_pylist(), object)[_as_numpy(column.indices)]
-
-
-def _advice(kind: "DataType") -> str:
-    """What to do with a column of this type, which holds no numbers."""
-    for names, advice in ADVICE.items():
-        if str(kind).startswith(tuple(names.split())):
-            return f"{advice}; {HOW_TO_LEAVE_OUT}"
-    return HOW_TO_ENCODE
 
 
 def _as_numpy(column: "Array") -> np.ndarray:

@@ -14,7 +14,6 @@ from budgetjax.stream.batches import Batches
 from budgetjax.stream.readers import files
 from budgetjax.stream.readers.columns import (
     DAMAGED,
-    HOW_TO_ENCODE,
     Columns,
     DamageError,
     Selection,
@@ -33,7 +32,7 @@ BLOCK = 2**18
 CELL = 64
 # Delimiters that other programs use.
 DELIMITERS = (",", ";", "\t", "|")
-WHAT = "CSV in UTF-8, with numbers as features"
+WHAT = "CSV in UTF-8"
 GAPS = "empty cells, NA, nan and null count as missing unless they are quoted"
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE)
 # What pyarrow reads as booleans.
@@ -65,7 +64,7 @@ def csv(
     delimiter: str | None = None,
     decimal: str = ".",
     text_target: bool | None = None,
-    allow_missing: bool = False,
+    texts: Collection[str] = (),
     batch_rows: int | None = None,
     dtype: DTypeLike | None = None,
 ) -> Batches:
@@ -81,10 +80,8 @@ def csv(
         Hive, pandas and Spark write them, each KEY is a column.
       target: the column of y, by name or number (negative numbers count from the end);
         with None, batches are `(X,)`.
-      features: the columns of X, which must hold numbers, or true and false; None is
-        all but the target and the weight. `"COLUMN=TEXT"` is 1 if the column has that
-        text and 0 otherwise. `"COLUMN="` stands for all texts of a column, at most
-        1,000, in sorted order, found in an additional pass over the file at once.
+      features: the columns of X: numbers, of which missing ones become NaN, true and
+        false, and texts; None is all but the target and the weight.
       weight: the column of weights, or None.
       header: whether the first line holds the names of the columns. Otherwise they are
         named "0", "1" and so on.
@@ -94,21 +91,24 @@ def csv(
       text_target: True if targets are strings, whatever they look like; False if all
         that look like numbers are numbers, even with leading zeros; None decides after
         a pass over them.
-      allow_missing: whether a missing number of X becomes NaN instead of an error.
+      texts: columns that are read as texts, whatever they look like.
       batch_rows: rows per batch; None chooses about 4 MiB of them, at most 65,536.
       dtype: the dtype of X and the weights, float32 or float64; None is float64.
 
     Returns:
-      `Batches`. Targets are numbers or booleans if all in the first block are,
-      otherwise strings. Numbers are int64 if a pass over all of them finds integers,
-      float64 otherwise, but strings if an integer has leading zeros, such as "007", or
-      exceeds 64 bits, or if a word comes below integers or booleans.
+      `Batches`. Where a column of X has texts, X is a `pyarrow.Table`, which
+      `encoding.fit`, estimators and models take. Targets are numbers or booleans if all
+      in the first block are, otherwise strings. Numbers are int64 if a pass over all of
+      them finds integers, float64 otherwise, but strings if an integer has leading
+      zeros, such as "007", or exceeds 64 bits, or if a word comes below integers or
+      booleans.
 
     Raises:
       ValueError: if the file is empty, a column is missing, two have the same name, or
         a header holds numbers; and during reading, if the number of cells in a row
-        differs, a cell is empty or missing (`NA`, `null`, `nan`), or text or out of the
-        range of `dtype` in a column of numbers, or the compressed file is damaged.
+        differs, a target is empty or missing (`NA`, `null`, `nan`), a cell is text or
+        out of the range of `dtype` in a column of numbers, or the compressed file is
+        damaged.
 
     Example:
       >>> import pathlib, tempfile
@@ -144,18 +144,25 @@ def csv(
     def read(file: _File, wanted: Columns, rows: int) -> Iterator["RecordBatch"]:
         types = {name: file.schema.field(name).type for name in wanted.names()}
         for name, kind in types.items():
-            types[name] = kind if pa.types.is_boolean(kind) else pa.float64()
-        types |= dict.fromkeys(wanted.text_columns(), pa.string())
+            tests = pa.types.is_integer, pa.types.is_null
+            types[name] = pa.float64() if any(test(kind) for test in tests) else kind
+        names = wanted.texts.intersection(types)
+        types |= dict.fromkeys(names, pa.string())
+        if wanted.weight is not None:
+            types[wanted.weight] = pa.float64()
         if wanted.target is not None:
             types[wanted.target] = target_type(wanted.target)
         with file.opened(types, wanted.features) as blocks:
-            yield from blocks
+            for i, block in enumerate(blocks):
+                if not i:
+                    _check_commas(block, names.difference(texts))
+                yield block
 
     tables = [
         Table(file.path, WHAT, file.schema, functools.partial(read, file), None, GAPS)
         for file in sources
     ]
-    chosen = Selection(target, features, weight, allow_missing, batch_rows, dtype)
+    chosen = Selection(target, features, weight, batch_rows, dtype, texts)
     return table_batches(path, tables, chosen)
 
 
@@ -244,12 +251,24 @@ class _File(NamedTuple):
             name = self.schema.names[int(column[1])]
             text = text.replace(column[0], f"column {name!r}")
             value = text.partition("invalid value '")[2].removesuffix("'")
-            advice = HOW_TO_ENCODE if value and name in features else ""
+            if value and name in features:
+                advice = "texts= names columns that hold texts"
             if self.decimal != "," and COMMA.fullmatch(value):
                 advice = "decimal=',' reads decimal commas"
         if row := re.search(r"Row #(\d+)", text):
             text = text.replace(row[0], f"row {int(row[1]) - 1 - self.header}")
         return text, advice
+
+
+def _check_commas(block: "RecordBatch", texts: Collection[str]) -> None:
+    """Raises if texts of the first block are numbers with decimal commas."""
+    for name in texts:
+        known = block.column(name).unique().drop_null().to_pylist()
+        commas = [one for one in known if COMMA.fullmatch(one)]
+        rest = (one for one in known if one not in commas)
+        if commas and all(map(WHOLE.fullmatch, rest)):
+            text = f"In column {name!r}: numbers such as {commas[0]!r}"
+            raise DamageError(text, "decimal=',' reads decimal commas")
 
 
 def _target_type(sources: list[_File], name: str, text: bool | None) -> "DataType":

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 import numpy as np
 from jax.typing import DTypeLike
 
-from budgetjax import _checks
 from budgetjax._errors import ArgumentError, names_errors
 from budgetjax.stream.batches import (
     Batches,
@@ -15,7 +14,6 @@ from budgetjax.stream.batches import (
     rows_per_batch,
 )
 from budgetjax.stream.readers import files
-from budgetjax.stream.readers.columns import HOW_TO_FILL
 from budgetjax.stream.readers.formats import register_format
 
 
@@ -26,7 +24,6 @@ def npy(
     target: files.Path | None = None,
     weight: files.Path | None = None,
     *,
-    allow_missing: bool = True,
     batch_rows: int | None = None,
     dtype: DTypeLike | None = None,
 ) -> Batches:
@@ -36,7 +33,6 @@ def npy(
       path: numbers or booleans of shape `(n, d)`.
       target: numbers or strings of shape `(n,)`; with None, batches are `(X,)`.
       weight: numbers of shape `(n,)`, or None.
-      allow_missing: whether X may hold NaN.
       batch_rows: rows per batch; None chooses about 4 MiB of them, at most 65,536.
       dtype: as for `parquet`.
 
@@ -70,19 +66,12 @@ def npy(
             if shape[0] != n:
                 expected = f"have shape ({n},), one per row of X"
                 raise ArgumentError(name, expected, shape)
-    _checks.flag("allow_missing", allow_missing)
     rows = rows_per_batch(d, dtype, batch_rows)
 
     def piece(name: str, array: np.ndarray, start: int) -> np.ndarray:
         part = array[start : start + rows]
         if name == "y":
             return coerce_targets(part, start)
-        if name == "X" and not allow_missing and np.any(np.isnan(part)):
-            row, column = np.argwhere(np.isnan(part))[0]
-            got = f"one in row {start + row}, column {column}"
-            raise ArgumentError("X", "not have missing values", got).advised(
-                HOW_TO_FILL
-            )
         return cast_numbers(name, part, dtype, start)
 
     def pieces(name: str) -> Iterator[np.ndarray]:

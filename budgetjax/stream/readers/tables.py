@@ -38,7 +38,6 @@ def parquet(
     target: str | int | None,
     features: Sequence[str | int] | None = None,
     weight: str | int | None = None,
-    allow_missing: bool = False,
     batch_rows: int | None = None,
     dtype: DTypeLike | None = None,
 ) -> Batches:
@@ -52,17 +51,16 @@ def parquet(
     Args:
       path: a file, a list of files, or a folder, whose files `*.parquet` are read in
         the order of their names, with folders in it as for `csv`.
-      target: as for `csv`, like features, weight, allow_missing and batch_rows.
+      target: as for `csv`, like features, weight and batch_rows.
       dtype: the dtype of X and the weights, float32 or float64. None is float32 if that
         holds all numbers of the file's types, otherwise float64.
 
     Returns:
-      `Batches`. Errors name the file, and count the rows of that file.
+      `Batches`, as of `csv`. Errors name the file, and count the rows of that file.
 
     Raises:
       ValueError: if the file is not Parquet or damaged, or a column is missing; and
-        during reading, if a value is missing, no number, or out of the range of
-        `dtype`.
+        during reading, if a target is missing, or a number out of the range of `dtype`.
 
     Example:
       >>> import pathlib, pyarrow.parquet, tempfile
@@ -75,7 +73,7 @@ def parquet(
     _checks.import_optional("pyarrow")
     paths = list_files(path, (".parquet",))
     tables = [_read_table(one, "whole Parquet", _open_parquet) for one in paths]
-    chosen = Selection(target, features, weight, allow_missing, batch_rows, dtype)
+    chosen = Selection(target, features, weight, batch_rows, dtype)
     return table_batches(path, tables, chosen)
 
 
@@ -87,7 +85,6 @@ def arrow(
     target: str | int | None,
     features: Sequence[str | int] | None = None,
     weight: str | int | None = None,
-    allow_missing: bool = False,
     batch_rows: int | None = None,
     dtype: DTypeLike | None = None,
 ) -> Batches:
@@ -100,7 +97,7 @@ def arrow(
       source: the path of an IPC file or stream (`.arrow`, `.feather`), or several as
         for `parquet`; or a `pyarrow.Table` or any other object with
         `__arrow_c_stream__`, such as the data frames of polars and pandas.
-      target: as for `csv`, like features, weight, allow_missing and batch_rows.
+      target: as for `csv`, like features, weight and batch_rows.
       dtype: as for `parquet`.
 
     Example:
@@ -123,7 +120,7 @@ def arrow(
         raise ArgumentError(
             "source", "be a path, or a table of Arrow", type(source).__name__
         )
-    chosen = Selection(target, features, weight, allow_missing, batch_rows, dtype)
+    chosen = Selection(target, features, weight, batch_rows, dtype)
     return table_batches(source, tables, chosen)
 
 

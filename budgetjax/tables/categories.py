@@ -1,8 +1,12 @@
-"""Columns of names in data frames, as the numbers of their categories."""
+"""Columns of names in data frames and Arrow tables, as the numbers of their categories.
+
+scikit-learn's `OrdinalEncoder` numbers them too, but needs scikit-learn, and knows a
+name in one type only, where a file, a frame and a stream have it in several.
+"""
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -10,16 +14,21 @@ from jaxtyping import Float, Integer, Shaped
 
 from budgetjax import _names
 from budgetjax._errors import ArgumentError, warn
-from budgetjax.tables.columns import column_names
+from budgetjax.tables.columns import HOW_TO_ENCODE, column_names, order_columns
 
 # The names of the categories of every such column, in alphabetical order.
-Categories: TypeAlias = Mapping[str, Shaped[np.ndarray, " categories"]]
+Names: TypeAlias = Sequence[str] | Shaped[np.ndarray, " categories"]
+Categories: TypeAlias = Mapping[str, Names]
+# The same as a value that hashes.
+Pairs: TypeAlias = tuple[tuple[str, tuple[str, ...]], ...]
 # Rarer categories than these of a column are as unseen ones, unless they have enough
 # rows each: 300 shops of 24 rows were .66 right with 128 of them, and .96 with all. A
 # column of 500 names of 6 rows that said nothing took .03 of R2.
 MOST_CATEGORIES, MORE_CATEGORIES, ENOUGH_EACH = 128, 1024, 8
 # How the names of types begin that pandas, polars and Arrow have for dates.
 TIMES = "date", "time", "duration", "period"
+# The same of values that are several.
+NESTED = "struct", "map", "list", "large_list", "fixed_size_list"
 # How those of floats begin, and those of texts that are names, as pandas' categories.
 FLOATS = "float", "double", "half"
 DICTIONARY = "dictionary"
@@ -79,16 +88,10 @@ def find(X: Any) -> Categories:
     found = {}
     for name in names or ():
         kind = _kind(X[name])
-        if kind.lower().startswith(TIMES):
-            _refuse(name, kind, ", such as days")
-        is_category, column = kind.lower().startswith(NAMES), np.asarray(X[name])
-        if not is_category and column.dtype.kind in "biuf":
-            continue
-        if not is_category and not _has_texts(column):
-            known = filter(_is_known, column)
-            others = [value for value in known if not hasattr(value, "__float__")]
-            if others:
-                _refuse(name, type(others[0]).__name__)
+        check_type(name, kind)
+        is_category = kind.lower().startswith(NAMES)
+        if not is_category and not _has_texts(X[name]):
+            _as_numbers(name, X[name])
             continue
         texts = _read_column(X[name])
         if is_category or not _are_numbers(texts.names):
@@ -96,7 +99,85 @@ def find(X: Any) -> Categories:
     return found
 
 
-def to_numbers(X: Any, categories: Categories) -> Any:
+def check_type(name: str, kind: str) -> None:
+    """Raises for a column of dates or durations, which have no unit, or of structures.
+
+    `kind` is the name of its type in pandas, polars or Arrow.
+    """
+    if kind.lower().startswith(TIMES):
+        raise _wrong_type(name, kind, ", such as days")
+    if kind.lower().startswith(NESTED):
+        raise _wrong_type(name, kind)
+
+
+def _as_numbers(name: str, column: Any) -> Shaped[np.ndarray, " n"]:
+    """The numbers of a column; NaN for missing ones."""
+    check_type(name, _kind(column))
+    values = np.asarray(column)
+    if values.dtype.kind in "biuf":
+        return values
+    known = [value if _is_known(value) else np.nan for value in values]
+    others = [value for value in known if not hasattr(value, "__float__")]
+    if others:
+        raise _wrong_type(name, type(others[0]).__name__)
+    return np.array(list(map(float, known)))
+
+
+def _wrong_type(name: str, kind: str, example: str = "") -> ArgumentError:
+    wanted = "have columns of numbers, booleans, texts or categories"
+    got = f"{kind} in column {name!r}"
+    return ArgumentError("X", wanted, got).advised(f"turn it into numbers{example}")
+
+
+def as_pairs(categories: Categories) -> Pairs:
+    """The categories as a value that hashes, which `dict` turns back."""
+    return tuple((name, tuple(map(str, one))) for name, one in categories.items())
+
+
+def read_rows(
+    X: Any,
+    names: Sequence[str] | None,
+    categories: Categories,
+    *,
+    warns: bool = True,
+) -> Any:
+    """The known columns of a data frame in their order as an array of numbers.
+
+    An array, whose columns have no names, is what it is: numbers of categories too.
+    """
+    if column_names(X) is None:
+        return X
+    X = to_numbers(order_columns(names, spread_lists(X)), categories, warns=warns)
+    columns = [_as_numbers(name, X[name]) for name in column_names(X) or ()]
+    return np.stack(columns, axis=1)
+
+
+def check_names(X: Any, categories: Categories) -> None:
+    """Raises for rows without names of columns, some of which have categories."""
+    if categories and _column_names(X) is None:
+        wanted = f"be a data frame, as there are names in {_list_names(categories)}"
+        raise ArgumentError("X", wanted, type(X).__name__).advised(
+            "pandas.DataFrame(X, columns=model.feature_names_in_) makes one of an "
+            "array of these values"
+        )
+
+
+def read_records(
+    records: Sequence[Mapping[Any, Any]], names: Sequence[Any], categories: Categories
+) -> Float[np.ndarray, "n columns"]:
+    """Rows by feature as an array of numbers; a feature that a row lacks is missing."""
+    found = np.empty((len(records), len(names)))
+    for column, name in enumerate(names):
+        values = [record.get(name) for record in records]
+        if name in categories:
+            texts, known = _read_names(map(_write, values)), categories[name]
+            values = _to_positions(name, texts, known, warns=False)
+        # None becomes NaN.
+        found[:, column] = values
+    return found
+
+
+def to_numbers(X: Any, categories: Categories, *, warns: bool = True) -> Any:
     """The data frame with numbers for names, and for texts that are numbers.
 
     A missing name is NaN, and one that is no category has the number behind the last.
@@ -111,22 +192,18 @@ def to_numbers(X: Any, categories: Categories) -> Any:
       UserWarning: if no value of a column is a category, or texts in a column of
         numbers are none, and so missing.
     """
+    check_names(X, categories)
     names = _column_names(X)
     if names is None:
-        if categories:
-            wanted = f"be a data frame, as there are names in {_list_names(categories)}"
-            raise ArgumentError("X", wanted, type(X).__name__).advised(
-                "pandas.DataFrame(X, columns=model.feature_names_in_) makes one of an "
-                "array of these values"
-            )
         return X
     columns = {name: X[name] for name in names}
     changed = {}
     for name, column in columns.items():
         if name in categories:
-            changed[name] = _to_positions(name, _read_column(column), categories[name])
-        elif np.asarray(column).dtype.kind not in "biuf" and _has_texts(column):
-            changed[name] = _parse_numbers(name, _read_column(column))
+            known = categories[name]
+            changed[name] = _to_positions(name, _read_column(column), known, warns)
+        elif _has_texts(column):
+            changed[name] = _parse_numbers(name, _read_column(column), warns)
     if not changed:
         return X
     return _make_frame(X, columns | changed)
@@ -147,7 +224,7 @@ def spread_lists(X: Any) -> Any:
     columns: dict[str, Any] = {}
     for name in names:
         if (kind := _kind(X[name])).lower().startswith("struct"):
-            _refuse(name, kind)
+            raise _wrong_type(name, kind)
         values = np.asarray(X[name])
         is_plain = values.ndim == 1 and values.dtype.kind != "O"
         known = () if is_plain else (value for value in values if value is not None)
@@ -193,23 +270,23 @@ def _most_frequent(name: str, texts: Texts) -> Shaped[np.ndarray, " categories"]
 
 
 def _to_positions(
-    name: str, texts: Texts, values: Shaped[np.ndarray, " categories"]
+    name: str, texts: Texts, values: Names, warns: bool
 ) -> Float[np.ndarray, " n"]:
     """The positions of names among the categories of a column; NaN for missing ones."""
-    positions = _names.find(texts.names, values.tolist())
-    if positions and min(positions) == len(values) and len(values):
+    positions = _names.find(texts.names, list(map(str, values)))
+    if warns and positions and min(positions) == len(values) and len(values):
         rows = int(np.count_nonzero(texts.numbers >= 0))
         # One new name in a few rows is no surprise.
         if len(positions) > 1 or rows >= _names.ENOUGH_ROWS:
             warn(
                 f"column {name!r} has none of the names that the model knows, such as "
-                f"{values[0].item()!r}: all of its {rows:,} values count as unseen, "
+                f"{str(values[0])!r}: all of its {rows:,} values count as unseen, "
                 f"such as {texts.names[0]!r}"
             )
     return np.array([*positions, np.nan])[texts.numbers]
 
 
-def _parse_numbers(name: str, texts: Texts) -> Float[np.ndarray, " n"]:
+def _parse_numbers(name: str, texts: Texts, warns: bool) -> Float[np.ndarray, " n"]:
     """The numbers that are written in a column; NaN for other texts, with a warning."""
     plain = [text.strip() for text in texts.names]
     keys = [_names.TRUTH.get(text.lower(), text) for text in plain]
@@ -223,13 +300,15 @@ def _parse_numbers(name: str, texts: Texts) -> Float[np.ndarray, " n"]:
         first = next((i for i in odd if keys[i].lower() not in GAPS), odd[0])
         got = f"{texts.names[first]!r} in row {texts.rows[first]}"
         if keys[first].lower() not in GAPS and not any(good):
-            raise ArgumentError("X", f"have numbers in column {name!r}", got)
+            wanted = f"have numbers in column {name!r}"
+            raise ArgumentError("X", wanted, got).advised(HOW_TO_ENCODE)
         count = texts.counts[odd].sum()
-        warn(
-            f"column {name!r} has numbers, and {count:,} of its {len(texts.numbers):,} "
-            f"values count as missing, such as {got}; of the type 'category' texts "
-            "are names"
-        )
+        if warns:
+            warn(
+                f"column {name!r} has numbers, and {count:,} of its "
+                f"{len(texts.numbers):,} values count as missing, such as {got}; of "
+                "the type 'category' texts are names"
+            )
     return np.array([*numbers, np.nan])[texts.numbers]
 
 
@@ -269,14 +348,6 @@ def _list_names(names: Iterable[str]) -> str:
     return f"column{'s' * (len(shown) > 1)} {', '.join(shown[:3])}{more}"
 
 
-def _refuse(name: str, kind: str, example: str = "") -> None:
-    raise ArgumentError(
-        "X",
-        "have columns of numbers, booleans, texts or categories",
-        f"{kind} in column {name!r}; turn it into numbers{example}",
-    )
-
-
 def _kind(column: Any) -> str:
     """The name of the type of a column of pandas, polars or Arrow."""
     return str(column.dtype if hasattr(column, "dtype") else column.type)
@@ -289,19 +360,27 @@ def _read_column(column: Any) -> Texts:
         values = column.cat.categories
         values = np.asarray(values) if values.dtype.kind == "f" else values.tolist()
         names = [*map(_names.write, values), None]
-        listed = [names[code] for code in column.cat.codes]
-    else:
-        listed = [
-            _names.write(v) if _is_known(v) else None for v in _list_values(column)
-        ]
+        return _read_names(names[code] for code in column.cat.codes)
+    return _read_names(map(_write, _list_values(column)))
+
+
+def _read_names(listed: Iterable[str | None]) -> Texts:
+    """The names in a list, in which None is a missing one."""
     found: dict[str | None, int] = {None: -1}
     rows: list[int] = []
+    numbers: list[int] = []
     for row, name in enumerate(listed):
         if name not in found:
             found[name] = len(rows)
             rows.append(row)
-    numbers = np.array([found[name] for name in listed], int)
-    return Texts([name for name in found if name is not None], numbers, rows)
+        numbers.append(found[name])
+    names = [name for name in found if name is not None]
+    return Texts(names, np.array(numbers, int), rows)
+
+
+def _write(value: Any) -> str | None:
+    """The name of a category; None for a missing one."""
+    return _names.write(value) if _is_known(value) else None
 
 
 def _list_values(column: Any) -> Iterable[Any]:
@@ -315,7 +394,9 @@ def _list_values(column: Any) -> Iterable[Any]:
 
 def _has_texts(column: Iterable[Any]) -> bool:
     """Whether a column has a text, also in bytes."""
-    return any(isinstance(value, str | bytes) for value in np.asarray(column))
+    values = np.asarray(column)
+    is_plain = values.dtype.kind in "biuf"
+    return not is_plain and any(isinstance(value, str | bytes) for value in values)
 
 
 def _is_known(value: Any) -> bool:
