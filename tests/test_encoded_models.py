@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from sklearn.preprocessing import StandardScaler
 
 import budgetjax as bj
-from budgetjax import _half_precision, _rows
+from budgetjax import _rows
 from budgetjax.cli import commands
 from budgetjax.exporting import predictor
 from budgetjax.refitting import training_data

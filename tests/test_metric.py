@@ -80,6 +80,30 @@ LINES = Lines.of(
 )
 
 
+def changed_map(random, first, change, lines):
+    """A map after changes at random and their prior, and both for a program."""
+    rates, priors = (
+        random.uniform(0.1, 0.5, len(first)),
+        random.uniform(1, 3, len(first)),
+    )
+    moves = (rates * change.T).T
+    M, prior = first + moves, np.sum(priors * moves.T**2)
+    scales, parts, both = None, None, 0
+    if lines is not None:
+        # Of 32 lines and the 8 codes.
+        parts = random.normal(size=(2, 32))
+        both = np.concatenate([parts[0], parts[1, lines.column]])
+        prior += np.sum((metric.SCALE_RATE * parts) ** 2)
+    if first.ndim == 2:
+        scales = random.normal(size=len(first))
+        M = np.exp(metric.SCALE_RATE * (scales + both))[:, None] * M
+        prior += np.sum((metric.SCALE_RATE * scales) ** 2)
+    if lines is not None:
+        M = lines.matrix() @ M
+    start = metric.Start(*jax.tree.map(jnp.asarray, (first, rates, priors, lines)))
+    return M, prior, start, metric.Change(change.T, scales, parts)
+
+
 @pytest.mark.parametrize(
     ("shape", "images", "lines"),
     [
@@ -96,23 +120,8 @@ def test_the_objective_is_that_of_numpy(shape, images, lines, double):
     first, change = random.normal(size=shape), random.normal(size=shape)
     weights, penalty, rows = random.uniform(0.5, 2, 54), 4.0, np.float64(54)
     targets = np.where(y[10:, None] == np.arange(3), 1.0, -1.0)
-    rates, scale = random.uniform(0.1, 0.5, shape[0]), 3.0
-    moves = (rates * change.T).T
-    M = first + moves
-    priors = random.uniform(1, 3, shape[0])
-    prior = np.sum(priors * moves.T**2)
-    scales, parts, both = None, None, 0
-    if lines is not None:
-        # Of 32 lines and the 8 codes.
-        parts = random.normal(size=(2, 32))
-        both = np.concatenate([parts[0], parts[1, lines.column]])
-        prior += np.sum((metric.SCALE_RATE * parts) ** 2)
-    if len(shape) == 2:
-        scales = random.normal(size=shape[0])
-        M = np.exp(metric.SCALE_RATE * (scales + both))[:, None] * M
-        prior += np.sum((metric.SCALE_RATE * scales) ** 2)
-    if lines is not None:
-        M = lines.matrix() @ M
+    M, prior, start, change = changed_map(random, first, change, lines)
+    scale = 3.0
     Z = Z @ M if images else Z
     expected, root, norm = objective_of(
         M, Z, W, X, targets, weights, penalty, scale**2 * prior, rows
@@ -134,11 +143,9 @@ def test_the_objective_is_that_of_numpy(shape, images, lines, double):
     basis = Basis(bj.RBF(0.3), expansion, jnp.asarray(np.vstack([root, 0 * root[:1]])))
     units = tuple(map(np.float64, (0.5, 1, scale)))
     # A change of a matrix is transposed.
-    change = metric.Change(change.T, scales, parts)
     given = (expansion.vectors / units[0], W, change)
     parameters = jax.tree.map(jnp.asarray, given)
     rest = rows, np.float64(penalty), None, np.float64(0.02)
-    start = metric.Start(*jax.tree.map(jnp.asarray, (first, rates, priors, lines)))
     fixed = (basis, units, start, *rest)
     batch = (
         jnp.int32(3),

@@ -35,7 +35,6 @@ from budgetjax.stream.fit import fit_stream
 from budgetjax.stream.model import StreamModel
 from budgetjax.stream.readers import formats
 from budgetjax.stream.reservoir import default_size
-from budgetjax.tables.encoding import Encoding
 from budgetjax.tables.table_model import TableModel
 
 # The least points of the learning curve of a file that is long enough for so many

@@ -142,7 +142,7 @@ class Supervised(OnlineEstimator):
         found = [
             fit_encoding(
                 *(X, budget, self._nominal),
-                num_bins=None if is_auto(bins) else bins,
+                num_bins=None if isinstance(bins, str) else bins,
                 rank=None if isinstance(rank, bool | str) else rank,
                 more_to_come=more_to_come,
             )
@@ -155,7 +155,7 @@ class Supervised(OnlineEstimator):
         is_plain = rank == "diagonal" or has_parts
         return [codes._replace(map=None) if is_plain else codes for codes in found]
 
-    def _num_bins(self, X: Rows) -> bool | int | str:
+    def _num_bins(self, X: Rows) -> int | str:
         """Bins per column; "auto" for as many as fit rows and columns; False for none.
 
         Sparse rows, and those of images, are learned as they are.

@@ -162,12 +162,12 @@ class Change(NamedTuple):
 def start_from(problem: Problem, kernel: Kernel, vectors: np.ndarray) -> Start:
     """The start of a metric: the map of the codes, or one of a kernel."""
     dtype = vectors.dtype
-    if problem.encoding is None:
+    codes, matrix = problem.encoding, problem.map
+    if codes is None or matrix is None:
         entries = init_map(problem, kernel, vectors)
         size = len(entries)
         rates = np.full(size, MAP_RATE / size**0.5, dtype)
         return Start(entries, rates, np.full(size, PRIOR, dtype))
-    codes, matrix = problem.encoding, problem.map
     lines = Lines.of(codes.column, codes.low, codes.high)
     # All codes of a table move a point together, and so do its columns.
     counts = codes.num_columns, codes.num_codes

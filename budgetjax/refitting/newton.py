@@ -71,7 +71,7 @@ class Basis(NamedTuple):
     root: Float[Array, "rows features"]
     constant: Float[Array, ""] | None = None
     coder: encoding.Coder | None = None
-    map: Float[Array, "codes d"] | None = None
+    map: Float[Array | np.ndarray, "codes d"] | None = None
 
     def rows(
         self, X: Float[Array | np.ndarray, "size columns"]
@@ -79,7 +79,7 @@ class Basis(NamedTuple):
         """The rows of given examples as differences from the origin, in programs."""
         rows = self.codes(X)
         if self.map is not None:
-            rows = _matmul(rows, self.map)
+            rows = _matmul(rows, jnp.asarray(self.map))
         return rows - self.expansion.origin[None]
 
     def codes(

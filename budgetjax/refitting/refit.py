@@ -514,7 +514,8 @@ def _solve(draft: Draft) -> tuple[Problem, Solution, list[Judged]]:
 
 def _compares_metric(problem: Problem, state: Any, rows: int) -> bool:
     """Whether held-out examples choose between a metric and none."""
-    width = state.num_features if problem.map is None else problem.encoding.num_columns
+    codes = problem.encoding
+    width = state.num_features if codes is None else codes.num_columns
     return (
         problem.form == "auto"
         and state.learner.has_vectors
