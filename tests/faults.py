@@ -6,7 +6,7 @@
 The quick tests of the fault's room are run in order until one fails, and all of them if
 none does. A fault that no test sees is a hole in the tests; one that only slow tests
 see is a subject that the quick ones lack. Each fault is planted in a copy of the
-package, in two processes side by side.
+package, in `--processes` side by side (two if not given).
 
 Libraries that mutate every operator and number (mutmut, cosmic-ray) would plant 10,000
 here, and compile the programs of a room for each; few of those are what people get
@@ -41,10 +41,13 @@ ROOMS = {
     "stream": ("stream", "readers", "bad_data", "checkpoints"),
     "files": ("persist", "model_files"),
     "exporting": ("export",),
-    "forms": ("encoded_estimators", "categories", "estimators"),
+    "forms": ("metric", "encoded_estimators", "categories", "estimators"),
     "estimators": ("estimators", "targets", "learners"),
     "probabilities": ("probabilities", "estimators"),
     "river": ("river",),
+    "tables": ("encoding", "values", "stream", "estimators"),
+    "readers": ("readers", "bad_data"),
+    "one_class": ("one_class", "estimators"),
     "cli": ("cli",),
     "values": ("values", "own_learner", "errors", "counter"),
     "shared": ("counter", "errors", "states", "datasets"),
@@ -122,7 +125,8 @@ FAULTS = (
     Fault("refit", "refitting/calibration.py", "wanted = weights @ (label * (effective + 1) + others) / (effective + 2)", "wanted = weights @ label"),
     Fault("metric", "refitting/metric.py", "scale = np.sqrt(np.trace(covariance) / kept) if kept > 0 else 1.0", "scale = 1.0"),
     Fault("metric", "refitting/metric.py", "last = learned if judge(last)[0] > error else last", "last = last"),
-    Fault("metric", "refitting/metric.py", "prior = PRIOR * scale**2 * prior", "prior = PRIOR * prior"),
+    Fault("metric", "refitting/metric.py", "prior = scale**2 * start.distance(parameters[2])", "prior = start.distance(parameters[2])"),
+    Fault("metric", "refitting/metric.py", "own = jnp.take(own, self.lines.column, mode=\"clip\")", "own = 0 * jnp.take(own, self.lines.column, mode=\"clip\")"),
     # Encoded columns.
     Fault("encoding", "tables/encoding.py", "numpy.where(is_last, 1 + BEYOND, 1),", "numpy.where(is_last, 1, 1),"),
     Fault("encoding", "tables/encoding.py", "codes = numpy.where(given == MISSING, 0, codes)", "codes = codes"),
@@ -144,12 +148,14 @@ FAULTS = (
     Fault("cli", "cli/targets.py", "share = 100 * right / self.scored", "share = 100 * right / rows"),
     Fault("shared", "_counters.py", "return Words(words.high + (words.low >> BITS), words.low & (UNIT - 1))", "return Words(words.high, words.low & (UNIT - 1))"),
     # The form of a table.
-    Fault("forms", "estimators/forms.py", "is_alike = not nominal and has_one_scale(X)", "is_alike = has_one_scale(X)"),
-    Fault("forms", "estimators/forms.py", "raw = [Form(factor=factor, width=features)]", "raw = [Form(width=features)]"),
-    Fault("forms", "estimators/forms.py", "return bool(is_alike and least <= largest <= most)", "return bool(least <= largest <= most)"),
+    Fault("forms", "estimators/supervised.py", "return bool(is_alike and least <= largest <= most)", "return bool(least <= largest <= most)"),
+    Fault("forms", "estimators/supervised.py", "return int(np.argmin(totals))", "return int(np.argmax(totals))"),
+    Fault("forms", "tables/form.py", "usual = BINS * (rows / BINS_OF) ** POWER", "usual = BINS"),
+    Fault("forms", "tables/start_map.py", "width = np.where(is_missing, -low[first], width)", "width = width * ~is_missing"),
+    Fault("forms", "tables/start_map.py", "scale = np.sqrt(np.trace(products) / np.sum(lengths))", "scale = 1.0"),
     Fault("encoding", "tables/encoding.py", "for one in (*nominal, *found)", "for one in nominal"),
     # Estimators that learn a stream, and their refit before a prediction.
-    Fault("estimators", "estimators/online.py", "solved = model if reservoir is None else self._replay(model, reservoir)", "solved = model"),
+    Fault("forms", "estimators/online.py", "if reservoir.num_rows >= GROWTH * self._rows_fitted:", "if not self._rows_fitted:"),
     Fault("estimators", "estimators/online.py", "model=average_iterates(model.model) if averages else model.model", "model=model.model"),
     Fault("estimators", "estimators/regressor.py", "totals = before.total + np.cumsum(weights)", "totals = np.cumsum(weights)"),
     Fault("estimators", "estimators/regressor.py", "else losses.quantile(self._levels())", "else losses.quantile(self._levels() - 0.05)"),
@@ -171,7 +177,7 @@ FAULTS = (
     # The command line.
     Fault("cli", "cli/targets.py", "return counts.sum() / (len(counts) * counts)", "return np.ones(len(counts))"),
     Fault("cli", "cli/targets.py", "yield X, y, weight[0] * factors if weight else factors", "yield X, y, weight[0] if weight else factors"),
-    Fault("cli", "cli/train.py", 'learn_metric=job.training.metric and (has_bins or "auto")', "learn_metric=job.training.metric and has_bins"),
+    Fault("cli", "cli/train.py", 'learn_metric=job.training.metric and "auto"', "learn_metric=False"),
     Fault("cli", "cli/train.py", "else np.asarray(penalty) * typical_weight", "else held_out.default_penalties(rows)"),
     Fault("cli", "cli/train.py", "for _ in range(epochs):", "for _ in range(1):"),
     Fault("cli", "cli/predict.py", "values = calibration.of_scores(model.model, values)", "values = calibration.of_scores(model.model, 2 * values)"),
@@ -195,6 +201,40 @@ FAULTS = (
     Fault("sharing", "solvers/linear/linear_solver.py", "not equal(known, wanted):", "name == 'kernel' and not equal(known, wanted):"),
     Fault("sharing", "solvers/solver.py", 'solver = self.bind(data)\n            solver.check_data(data)', 'solver = self.bind(data)'),
     Fault("shared", "datasets.py", 'parts = tuple(file[f"{key}_{part}"] for part in ("data", "indices", "indptr"))', 'parts = tuple(file[f"{\'X_train\' if part == \'indices\' and \'y_train\' in file else key}_{part}"] for part in ("data", "indices", "indptr"))'),
+    # What users see of tables, readers and estimators.
+    Fault("estimators", "estimators/batch.py", "weight = weights * of_classes", "weight = weights"),
+    Fault("estimators", "estimators/batch.py", 'random = check_random_state(parameters["random_state"])', "random = check_random_state(0)"),
+    Fault("estimators", "estimators/batch.py", "TableModel(combine_models(solutions), scaling, classes, names)", "TableModel(combine_models(solutions), scaling, classes[::-1], names)"),
+    Fault("estimators", "estimators/batch.py", "if late and solver.tolerance is not None:", "if False:"),
+    Fault("estimators", "estimators/batch.py", "scaling, names = inputs.translation(origin), inputs.names_of(self)", "scaling, names = None, inputs.names_of(self)"),
+    Fault("estimators", "estimators/classifier.py", "weights = weights * inputs.class_weights(balance, classes, found, found)", "weights = weights"),
+    Fault("estimators", "estimators/classifier.py", "weights = weights * inputs.class_weights(self.class_weight, classes, classes, y)", "weights = weights"),
+    Fault("estimators", "estimators/classifier.py", "if fitted and not np.array_equal(classes, self.classes_):", "if False:"),
+    Fault("estimators", "estimators/classifier.py", "if isinstance(self.class_weight, str):", "if False:"),
+    Fault("estimators", "estimators/inputs.py", "if not np.any(weights > 0):", "if False:"),
+    Fault("estimators", "estimators/inputs.py", "if len(classes) < 2:", "if len(classes) < 1:"),
+    Fault("estimators", "estimators/regressor.py", "if not first and y.shape[1:] != np.shape(self._model.intercept):", "if False:"),
+    Fault("estimators", "estimators/regressor.py", "tags.target_tags.multi_output = self.quantile is None", "tags.target_tags.multi_output = False"),
+    Fault("one_class", "estimators/novelty.py", "return self.decision_function(X) + self.offset_", "return self.decision_function(X)"),
+    Fault("one_class", "estimators/novelty.py", "return -float(np.asarray(self._model.intercept))", "return float(np.asarray(self._model.intercept))"),
+    Fault("one_class", "estimators/novelty.py", "X, sample_weight = inputs.drop_weightless(sample_weight, X)", "pass"),
+    Fault("one_class", "estimators/novelty.py", 'weight=data.get("weight"),', "weight=None,"),
+    Fault("tables", "tables/labels.py", "if np.any(codes < 0):", "if False:"),
+    Fault("tables", "tables/labels.py", "row = int(np.argmin(codes))", "row = 0"),
+    Fault("tables", "tables/columns.py", 'return X.select(list(known)) if hasattr(type(X), "select") else X[list(known)]', "return X"),
+    Fault("tables", "tables/columns.py", "return list(names).index(str(column))", "return len(names) - 1 - list(names).index(str(column))"),
+    Fault("tables", "tables/scaling.py", "mean = self.mean + apart * (new / total)", "mean = self.mean + apart / 2"),
+    Fault("exporting", "exporting/predictor.py", "model.link == losses.EXP,", "False,"),
+    Fault("exporting", "exporting/predictor.py", "unit = np.asarray(model.unit, dtype)", "unit = np.ones_like(np.asarray(model.unit, dtype))"),
+    Fault("exporting", "exporting/predictor.py", "mean=mean + deviation * own.mean,", "mean=mean + own.mean,"),
+    Fault("exporting", "exporting/predictor.py", "centre, unit = mean + deviation * own.centre, deviation * own.unit", "centre, unit = mean + deviation * own.centre, own.unit"),
+    Fault("readers", "stream/readers/columns.py", "features = _all_features(names, {target, weight, *index})", "features = _all_features(names, {target, *index})"),
+    Fault("readers", "stream/readers/columns.py", "return names[int(column)]", "return names[int(column) - 1]"),
+    Fault("readers", "stream/readers/csv_text.py", 'tab_or_comma = "\\t" if files.ending(one) == ".tsv" else ","', 'tab_or_comma = ","'),
+    Fault("readers", "stream/readers/npy_arrays.py", "if shape[0] != n:", "if False:"),
+    Fault("readers", "stream/readers/libsvm_text.py", "whole = whole and bool(np.all(y == np.rint(y)))", "whole = False"),
+    Fault("readers", "stream/readers/libsvm_text.py", "row += len(block)", "row += 0"),
+    Fault("readers", "stream/readers/files.py", "decode(key): NULLS.get(value, decode(value))", "decode(key): decode(value)"),
 )  # fmt: skip
 
 
@@ -235,14 +275,16 @@ def catch(fault: Fault) -> tuple[str, bool, float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", default="", help="a word of the file or the line")
-    only = parser.parse_args().only
+    parser.add_argument("--processes", type=int, default=2, help="side by side")
+    args = parser.parse_args()
+    only = args.only
     chosen = [fault for fault in FAULTS if only in f"{fault.file} {fault.line}"]
     for fault in chosen:
         times = (ROOT / "budgetjax" / fault.file).read_text().count(fault.line)
         if times != 1:
             raise SystemExit(f"{fault.file} has {fault.line!r} {times} times, not once")
     by_quick = by_all = 0
-    with ThreadPool(2) as pool:
+    with ThreadPool(args.processes) as pool:
         for fault, (test, quick, seconds) in zip(
             chosen, pool.imap(catch, chosen), strict=True
         ):
