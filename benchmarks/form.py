@@ -38,7 +38,7 @@ from budgetjax.estimators import BudgetedKernelClassifier, BudgetedKernelRegress
 OUTPUT = Path(__file__).parent / "results" / "form.csv"
 KEYS = ["group", "table", "variant", "budget"]
 DEFAULT = "default"
-SEEDS, DRAWN, SIZES, FEWEST = (2, 3, 4), 30, (8000, 3000, 3000, 3000), 300
+SEEDS, DRAWN, SIZES, FEWEST = (3, 4, 5), 30, (8000, 3000, 3000, 3000), 300
 REAL = (
     *("satimage", "letter", "pendigits", "phishing"),
     *("banana", "waveform", "cpusmall", "electricity"),
@@ -107,7 +107,10 @@ def summarise(found: pandas.DataFrame) -> None:
     """Prints the errors and times of each variant against those of the default."""
     wide = found.set_index(["budget", "group", "table"])
     base = wide[wide.variant == DEFAULT]
-    for (budget, variant), every in wide.groupby(["budget", "variant"]):
+    every: Any
+    key: Any
+    for key, every in wide.groupby(["budget", "variant"]):
+        budget, variant = key
         if variant == DEFAULT:
             continue
         for group, rows in every.groupby("group"):

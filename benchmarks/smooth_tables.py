@@ -1,6 +1,7 @@
 """Smooth tables drawn at random, whose best form is often the rows as they are."""
 
 import zlib
+from typing import Any
 
 import numpy as np
 import pandas
@@ -21,6 +22,9 @@ NAMES = [
 
 
 def draw(given: str) -> Drawn:
+    """The table of this name, whose number is that of the rows for training."""
+    X: Any
+    y: Any
     name, rows = given.split(":")
     n = int(rows)
     random = np.random.default_rng(zlib.crc32(given.encode()))
@@ -56,6 +60,6 @@ def draw(given: str) -> Drawn:
         X, y = datasets.load_digits(return_X_y=True)
         order = random.permutation(len(y))
         X, y = X[order], y[order]
-    X = pandas.DataFrame(X)
     labels = y.astype(float) if numbers else y.astype(int).astype(str)
-    return Drawn("", numbers, X[:n], labels[:n], X[n:], labels[n:])
+    parts = (pandas.DataFrame(X[:n]), labels[:n], pandas.DataFrame(X[n:]), labels[n:])
+    return Drawn("", numbers, *parts)

@@ -12,8 +12,7 @@ PACKAGE = Path(bj.__file__).parent
 # methods.
 READS = {
     "cli/info.py": 1,
-    "estimators/forms.py": 1,
-    "estimators/online.py": 2,
+    "estimators/online.py": 1,
     "exporting/predictor.py": 3,
     "refitting/merge_models.py": 1,
     "refitting/metric.py": 2,

@@ -217,8 +217,10 @@ def test_a_stream_grows_with_its_rows(monkeypatch):
     monkeypatch.setattr(online, "FEWEST_SLOTS", 16)
     monkeypatch.setattr(online, "FEWEST_TO_START", 1)
     X, f = rows(100)
-    grows = BudgetedKernelRegressor(10**9, **FIXED)
-    whole = BudgetedKernelRegressor(100, capacity=100, **FIXED)
+    given = FIXED | {"refit": False, "encode": False}
+    given.pop("penalty", None)
+    grows = BudgetedKernelRegressor(10**9, **given)
+    whole = BudgetedKernelRegressor(100, capacity=100, **given)
     for start, stop, slots in ((0, 10, 16), (10, 40, 64), (40, 60, 64), (60, 100, 128)):
         for model in (grows, whole):
             model.partial_fit(X[start:stop], f[start:stop])

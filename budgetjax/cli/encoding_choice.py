@@ -56,26 +56,33 @@ def choose(job: Job) -> Choice:
     unless a checkpoint has to follow the stream.
     """
     training, classes = job.training, job.about.labels
-    gamma = training.gamma
-    sample = _sample(job) if training.standardise or job.source.texts else None
+    free = training.refit and training.metric and training.standardise
+    has_form = free and training.gamma is None
+    sample = _sample(job) if has_form or job.source.texts else None
     if sample is None:
-        if gamma is None:
-            first, *_ = next(job.source.read())
-            gamma = job.default_gamma(first)
-        return Choice(RBF(gamma), training.standardise)
+        return _leave(job)
     X, y, weights, is_whole = sample
-    has_all = is_whole and training.checkpoint is None and training.refit
     # An estimator needs rows that differ in their targets; classes without rows have a
     # place in a stream, but not in an estimator.
     found, known = len(np.unique(y)), 2 if classes is None else len(classes)
-    if has_all and found >= known:
+    if has_form and is_whole and training.checkpoint is None and found >= known:
         return _fit_estimator(job, X, y, weights)
-    codes = fit_encoding(X, training.budget)
+    gamma = training.gamma
+    codes = fit_encoding(X, training.budget) if has_form else job.fit_names(X)
     if gamma is None:
         rows = codes.apply(X)
         gamma = job.default_gamma(rows[sample_rows(len(rows))], scaled=True)
-        gamma *= narrowness(training.budget)
+        gamma *= narrowness(training.budget) if has_form else 1.0
     return Choice(RBF(gamma), False, codes, text=_describe(codes))
+
+
+def _leave(job: Job) -> Choice:
+    """Columns as they are, or standardised, as the options say."""
+    gamma = job.training.gamma
+    if gamma is None:
+        first, *_ = next(job.source.read())
+        gamma = job.default_gamma(first)
+    return Choice(RBF(gamma), job.training.standardise)
 
 
 def _fit_estimator(job: Job, X: Any, y: np.ndarray, weights: np.ndarray) -> Choice:
@@ -96,6 +103,9 @@ def _describe(codes: Encoding | None) -> str:
     """The encoding, for the report."""
     if codes is None:
         return "none, as columns have one scale"
+    if codes.map is None:
+        names = ", with a code per text" * bool(codes.categories)
+        return f"every feature in units of its quartiles, outliers clipped{names}"
     columns, number = codes.num_columns, codes.num_codes
     return f"{columns:,} columns as {number:,} codes"
 
@@ -110,8 +120,6 @@ def _make_estimator(
     return kind(
         training.budget,
         learner=job.learner(refits=training.refit),
-        gamma=training.gamma or "auto",
-        learn_metric="auto" if training.metric else False,
         penalty=training.penalty or "auto",
         epochs=training.epochs,
         random_state=training.seed,

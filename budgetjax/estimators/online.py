@@ -43,6 +43,9 @@ FEW_TO_STREAM = 50_000
 # Together they say how columns are written, what gamma is, and where the origin is. Ten
 # rows do not know.
 FEWEST_TO_START = 1000
+# The maximum number of rows on which forms of a table are compared; the best one learns
+# all rows.
+MOST_TO_COMPARE = held_out.MANY
 # The sample of a stream is fitted again when its rows are so many times as many as at
 # the last fit. All fits of a stream together take five times as long as the last.
 GROWTH = 1.25
@@ -205,6 +208,10 @@ class OnlineEstimator(Estimator):
         """The number of penalties to choose from for this number of rows."""
         return 1
 
+    def _find_best(self, candidates: Sequence[Candidate], seed: int) -> int:
+        """The number of the candidate that predicts held-out rows best."""
+        raise NotImplementedError
+
     def _refit(self, candidates: Sequence[Candidate], seed: int) -> TableModel:
         """The best of models of the same rows, with new coefficients or a metric."""
         raise NotImplementedError
@@ -255,10 +262,19 @@ class OnlineEstimator(Estimator):
         X = X if used is None else X[:, used]
         refits, rows = self._check_refit(columns), (X, y, weights, labels)
         forms = self._encode_table(X)
-        candidates = [
-            self._start(codes, rows, seed, orders, refits=refits)
-            for codes in (forms if refits else forms[-1:])
-        ]
+
+        def start(rows: Prepared, orders: Sequence[np.ndarray]) -> list[Candidate]:
+            return [
+                self._start(codes, rows, seed, orders, refits=refits)
+                for codes in (forms if refits else forms[-1:])
+            ]
+
+        if refits and len(forms) > 1 and np.count_nonzero(weights) > MOST_TO_COMPARE:
+            at = spread_rows(orders[0], weights, MOST_TO_COMPARE)
+            part = X[at], y[at], weights[at], labels
+            best = self._find_best(start(part, [np.arange(len(at))]), seed)
+            forms = [forms[best]]
+        candidates = start(rows, orders)
         model, self._importances = candidates[0].model, None
         if refits:
             model = self._refit(candidates, seed)

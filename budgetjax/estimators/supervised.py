@@ -1,7 +1,8 @@
 """What the kernel classifier and regressor share: their parameters and refits."""
 
+import contextlib
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar, cast
 
 import jax
@@ -244,12 +245,24 @@ class Supervised(OnlineEstimator):
         many = np.count_nonzero(examples.weights) > online.FIRST_ROWS
         return has_vectors and self.learn_metric is not False and bool(many)
 
-    def _refit(self, candidates: Sequence[Candidate], seed: int) -> TableModel:
+    @contextlib.contextmanager
+    def _refitting(self) -> Iterator[Callable[[str], object]]:
+        """A progress bar of a refit."""
         # Waiting threads make small factorisations ten times slower on a busy machine;
         # XLA computes the large products.
         threads = threadpoolctl.threadpool_limits(1, user_api="blas")
         bar = _progress.progress_bar("refit", self.progress, "passes")
         with threads, bar as report:
+            yield report
+
+    def _find_best(self, candidates: Sequence[Candidate], seed: int) -> int:
+        with self._refitting() as report:
+            return find_best(
+                [self._start_refit(one, seed, report) for one in candidates]
+            )
+
+    def _refit(self, candidates: Sequence[Candidate], seed: int) -> TableModel:
+        with self._refitting() as report:
             drafts = [self._start_refit(one, seed, report) for one in candidates]
             best = find_best(drafts)
             (model, examples, stream_all), draft = candidates[best], drafts[best]

@@ -156,7 +156,7 @@ def refit(
         With a metric, a classifier has the logistic loss over all classes, with labels
         smoothed by half of the error rate, at most 5 percent.
       epochs: passes of Adam, for vectors or for the metric; None is 20 for vectors, and
-        27 for a metric. For a
+        for a metric 40, or fewer of many examples, down to 27. For a
         metric, a fifth of up to 10,000 examples, or 1,000 to 2,000 of more, choose the
         best pass, and half as many passes over all examples follow.
       tolerance: a problem is solved when a step would gain less than this fraction of
@@ -482,7 +482,7 @@ def _judge(problem: Problem) -> Draft:
     draft = Draft(problem, state, penalty, folds, judged, None)
     if not (problem.learns or compares):
         return draft
-    epochs = problem.epochs or metric.PASSES
+    epochs = problem.epochs or metric.count_passes(rows)
     problem, fold = problem._replace(epochs=epochs), folds[0].with_fewer(rows)
     if not int(fold.state.num_active):
         # All examples that count are held out.

@@ -17,6 +17,7 @@ from budgetjax.online import examples
 from budgetjax.stream.batches import Batches, order_columns
 from budgetjax.tables import scaling
 from budgetjax.tables.encoding import Coder
+from budgetjax.tables.start_map import COLUMNS
 from budgetjax.tables.table_model import TableModel
 
 # Examples per block: enough for matrix products, few compared to the data.
@@ -36,9 +37,6 @@ NEAR = 5.0
 # Up to this many rows of an array are kept as codes, if these take up to so many bytes.
 # Programs that need not write them serve other rows, too.
 FEW_TO_WRITE, BYTES_TO_WRITE = 10_000, 64 * 2**20
-# Rows of numbers that a program makes codes of have a multiple of this many columns, so
-# that one program serves tables of other widths.
-COLUMNS = 32
 # Codes under a map have a multiple of the second number, and at least the first.
 FEWEST_CODES, CODES = 256, 128
 

@@ -1,5 +1,6 @@
 """The form in which models learn a table: codes of its columns, under a first map."""
 
+import functools
 from collections.abc import Sequence
 
 import numpy as np
@@ -11,16 +12,17 @@ from budgetjax.tables.columns import column_names, find_column
 from budgetjax.tables.encoding import Encoding
 from budgetjax.tables.start_map import Lines, start_map
 
-# Bins per column of so many rows, and the power of the rows by which they grow: as many
-# as a quantile's error allows, whose bias falls with the bins and whose noise grows.
+# `benchmarks/form.py` varies the constants below, and those of `start_map` and of
+# `refitting.metric`.
+# The bins per column of a table of 1,000 rows, and how they grow with the rows.
 BINS, BINS_OF, POWER = 32, 1000, 1 / 3
-FEWEST_BINS, MOST_BINS = 2, 128
-# Columns of up to so many values have an edge at every value: numbers of states,
+MOST_BINS = 128
+# Columns of few values have an edge at every value: numbers of states,
 # schools, hours or airports are names in disguise.
 VALUES = 128
 # The most codes of bins of a table.
 MOST_CODES = 1024
-# More vectors tell finer functions: the factor of the default gamma for up to so many
+# More vectors tell finer functions: the factor of the default gamma for up to 100
 # vectors, which grows with the root of their number.
 NARROWNESS, NARROWNESS_OF = 2.0, 100
 # The features of the map for budgets up to the first number, and for larger ones.
@@ -33,8 +35,7 @@ QUANTILES_OF, DIRECTIONS_OF, NUMBERS = 65_536, 4096, 2**22
 def count_bins(rows: int, columns: int) -> int:
     """The maximum number of bins per column of a table of this size."""
     usual = BINS * (rows / BINS_OF) ** POWER
-    most = min(MOST_BINS, MOST_CODES / columns, rows / columns)
-    return int(np.clip(round(min(usual, most)), 1, MOST_BINS))
+    return int(np.clip(round(min(usual, rows / columns)), 1, MOST_BINS))
 
 
 def rank_of(budget: int) -> int:
@@ -92,16 +93,20 @@ def fit_encoding(
     rows = np.asarray(_checks.array("X", categories.read_rows(X, None, found)))
     n, columns = rows.shape if rows.ndim == 2 else (1, 1)
     if num_bins is None:
-        num_bins = count_bins(n, max(1, columns))
-        values = min(VALUES, MOST_CODES // max(1, columns))
+        num_bins, values = count_bins(n, max(1, columns)), VALUES
     else:
         num_bins, values = _checks.size("num_bins", num_bins, at_least=0), 0
     of_names = [find_column("nominal", one, names, columns) for one in found]
-    codes = encoding.fit(
-        *(rows[:: -(-n // QUANTILES_OF)], num_bins, [*nominal, *of_names]),
-        max_values=values,
-        more_to_come=more_to_come,
+    sample, nominal = rows[:: -(-n // QUANTILES_OF)], [*nominal, *of_names]
+    fit = functools.partial(
+        encoding.fit, sample, nominal=nominal, more_to_come=more_to_come
     )
+    codes = fit(num_bins, max_values=values)
+    while values and (count := np.sum(codes.low < codes.high)) > MOST_CODES:
+        # Columns of few values have fewer codes than others, so this is not known.
+        share = min(0.9, MOST_CODES / count)
+        num_bins, values = max(1, int(share * num_bins)), int(share * values)
+        codes = fit(num_bins, max_values=values)
     codes = codes._replace(categories=categories.as_pairs(found))
     if not codes.num_codes:
         return codes

@@ -27,7 +27,8 @@ from jaxtyping import Array, Float, Integer
 SHARE = 1.2
 # Directions whose variance is a smaller fraction of the largest are those of rounding.
 NEGLIGIBLE = 1e-9
-# The number of columns has few values, for few programs.
+# Programs of codes take a multiple of this many columns, so that one serves tables of
+# other widths.
 COLUMNS = 32
 
 
