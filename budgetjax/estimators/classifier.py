@@ -119,8 +119,8 @@ class BudgetedKernelClassifier(Classifier, Supervised):
       >>> from sklearn.datasets import make_moons
       >>> X, y = make_moons(500, noise=0.1, random_state=0)
       >>> model = BudgetedKernelClassifier(budget=20, random_state=0).fit(X, y)
-      >>> model.n_support_, bool(model.score(X, y) > 0.95)
-      (20, True)
+      >>> model.n_support_ <= 20, bool(model.score(X, y) > 0.95)
+      (True, True)
     """
 
     class_weight: ClassWeight = None

@@ -80,8 +80,8 @@ STRENGTH = 10.0
 SMOOTHING, MOST_SMOOTHING = 0.5, 0.05
 # The weight of the map's distance from its start, in examples. Without it, the map
 # overfits the 256 features of usps. In maps of codes, entries of lines have less, and
-# those of codes 30 in 4,000 examples and less in more, so that functions of columns bend
-# only as far as data ask. With 30 in 29,000, electricity had a fifth more errors.
+# those of codes 30 in 4,000 examples and less in more, so that functions of columns
+# bend only as far as data ask. With 30 in 29,000, electricity had a fifth more errors.
 PRIOR, PRIOR_OF_LINES, PRIOR_OF_CODES, PRIOR_IN = 10.0, 3.0, 30.0, 4000
 # The most passes and the fewest, and the steps in all, if these are between. On 50,000
 # rows of covtype, 27 passes had a tenth more errors than 41.

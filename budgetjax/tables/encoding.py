@@ -138,10 +138,10 @@ class Encoding(Record):
     ) -> Features:
         """The features of raw rows; O(n (d T + num_codes r)) for T bins per column.
 
-        It runs on the host, in float64 except for the product with the map; see
-        `encode` for the same inside `jax.jit`. Adding up the two rows of the map
-        between which each value lies would take a T-th of the operations of that
-        product, but was 6 to 20 times slower for 10 to 500 columns of 8 or 16 bins.
+        It runs on the host, in float64; see `encode` for the same inside `jax.jit`.
+        Adding up the two rows of the map between which each value lies would take a
+        T-th of the operations of the product with the map, but was 6 to 20 times slower
+        for 10 to 500 columns of 8 or 16 bins.
 
         Args:
           X: shape `(n, num_columns)`, finite or NaN; a data frame may hold names.
@@ -160,10 +160,12 @@ class Encoding(Record):
         found = np.empty((len(rows), self.num_features), dtype)
         width = max(1, self.num_codes)
         if self.map is not None:
-            matrix, size = np.asarray(self.map, dtype), -(-PRODUCT // width)
+            # In single precision, the features of a row would depend on how many there
+            # are beside it, by whose number libraries order the sums.
+            matrix, size = np.asarray(self.map, np.float64), -(-PRODUCT // width)
             unmapped = self._replace(map=None)
             for start in range(0, len(rows), size):
-                codes = unmapped.apply(rows[start : start + size], dtype)
+                codes = unmapped.apply(rows[start : start + size], np.float64)
                 found[start : start + size] = codes @ matrix
             return found
         size = -(-BLOCK // width)
