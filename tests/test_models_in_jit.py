@@ -91,8 +91,12 @@ MODELS = {
     "classifier of booleans": lambda: (
         BudgetedKernelClassifier(**FIXED).fit(X, SIGNS > 0).model_
     ),
+    # An encoding that is an argument has the digits of float32 of its centre; see
+    # `encoding.encode`.
     "classifier far from 0": lambda: (
-        BudgetedKernelClassifier(**FIXED).fit(X + np.float32(1000), CLASSES).model_
+        BudgetedKernelClassifier(**FIXED, encode=False)
+        .fit(X + np.float32(1000), CLASSES)
+        .model_
     ),
     "one class": lambda: BudgetedOneClass(20, gamma=0.5, random_state=0).fit(X).model_,
     "one class per solver": lambda: SMOClassifier(gamma=0.5).fit(X, CLASSES).model_,
