@@ -455,6 +455,12 @@ def test_the_tag_of_missing_values_is_true(kind, encode, parameters):
         assert model.__sklearn_tags__().input_tags.allow_nan == accepts
 
 
+def test_a_metric_that_moves_vectors_is_not_asked_to_move_them_too():
+    model = BudgetedKernelClassifier(BUDGET, move_vectors=True, learn_metric=True)
+    with pytest.raises(ValueError, match="move_vectors must be False with learn_"):
+        model.fit(X[:300], LABELS[:300])
+
+
 def test_numbers_of_a_table():
     target = np.log(X[:, 0]) + np.abs(X[:, 1] - 180) / 90
     model = BudgetedKernelRegressor(BUDGET, random_state=0).fit(X, target)

@@ -323,7 +323,7 @@ class Supervised(OnlineEstimator):
             loss=loss,
             penalty=penalties,
             move_vectors=self.move_vectors,
-            learn_metric=False if self.move_vectors else learn_metric,
+            learn_metric=learn_metric,
             tolerance=TOLERANCE,
             calibrate=model.classes is not None,
             seed=seed,
@@ -346,6 +346,8 @@ def find_best(drafts: Sequence[Draft | None]) -> int:
 
     Of equal ones, it is the first.
     """
+    if len(drafts) == 1:
+        return 0
     errors = [[] if draft is None else draft.errors() for draft in drafts]
     folds = min(map(len, errors))
     totals = [sum(float(np.sum(one)) for one in each[:folds]) for each in errors]
