@@ -149,7 +149,7 @@ FAULTS = (
     Fault("shared", "_counters.py", "return Words(words.high + (words.low >> BITS), words.low & (UNIT - 1))", "return Words(words.high, words.low & (UNIT - 1))"),
     # The form of a table.
     Fault("forms", "estimators/supervised.py", "return bool(is_alike and least <= largest <= most)", "return bool(least <= largest <= most)"),
-    Fault("forms", "estimators/supervised.py", "return int(np.argmin(totals))", "return int(np.argmax(totals))"),
+    Fault("forms", "estimators/supervised.py", "if np.sum(gain) > held_out.DOUBT * np.sqrt(np.sum(gain**2)):", "if np.sum(gain) < 0:"),
     Fault("forms", "tables/form.py", "usual = BINS * (rows / BINS_OF) ** POWER", "usual = BINS"),
     Fault("forms", "tables/start_map.py", "width = np.where(is_missing, -low[first], width)", "width = width * ~is_missing"),
     Fault("forms", "tables/start_map.py", "scale = np.sqrt(np.trace(products) / np.sum(lengths))", "scale = 1.0"),

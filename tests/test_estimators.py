@@ -304,11 +304,11 @@ def test_the_default_kernel_is_narrower_for_more_vectors():
 
 
 def test_few_noisy_rows_are_not_learned_by_heart():
-    """Ridge regression has 0.48; a penalty of 10 had 0.35; this has 0.449."""
+    """Ridge regression has 0.48; a penalty of 10 had 0.35."""
     X, y = load_diabetes(return_X_y=True)
     model = make_pipeline(StandardScaler(), BudgetedKernelRegressor(random_state=0))
     folds = KFold(5, shuffle=True, random_state=0)
-    assert np.mean(cross_val_score(model, X, y, cv=folds)) > 0.44
+    assert np.mean(cross_val_score(model, X, y, cv=folds)) > 0.46
 
 
 def test_noise_has_the_confidence_that_it_deserves():

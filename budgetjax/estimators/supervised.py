@@ -342,16 +342,22 @@ def _leave(X: Rows) -> tuple[None]:
 
 
 def find_best(drafts: Sequence[Draft | None]) -> int:
-    """The number of the draft with the least error on held-out rows, if they have any.
+    """The number of the draft that predicts held-out rows best, if there are any.
 
-    Of equal ones, it is the first.
+    A later one must be better by more than chance, as a metric must; see
+    `held_out.DOUBT`.
     """
     if len(drafts) == 1:
         return 0
     errors = [[] if draft is None else draft.errors() for draft in drafts]
     folds = min(map(len, errors))
-    totals = [sum(float(np.sum(one)) for one in each[:folds]) for each in errors]
-    return int(np.argmin(totals))
+    each = [np.concatenate([np.zeros(1), *parts[:folds]]) for parts in errors]
+    best = 0
+    for i, one in enumerate(each):
+        gain = each[best] - one
+        if np.sum(gain) > held_out.DOUBT * np.sqrt(np.sum(gain**2)):
+            best = i
+    return best
 
 
 def measure_importances(
