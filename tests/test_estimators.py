@@ -292,13 +292,17 @@ def test_the_default_gamma_is_of_most_rows():
 
 
 def test_the_default_kernel_is_narrower_for_more_vectors():
+    X, y = stream(n=256)
+
     def gamma(budget, gamma="auto", **more):
         given = {"gamma": gamma, "refit": False, "learner": bj.Pegasos()} | more
-        model = BudgetedKernelClassifier(budget, capacity=256, **given)
-        return float(model.fit(*stream()).state_.kernel.gamma)
+        model = BudgetedKernelClassifier(budget, **given)
+        return float(model.fit(X, y).state_.kernel.gamma)
 
     assert gamma(20) == gamma(100) == pytest.approx(2 * gamma(20, "scale"))
     assert gamma(256) == pytest.approx(3.2 * gamma(256, "scale"))
+    # Beyond the number of rows a budget changes nothing.
+    assert gamma(10**6) == gamma(256)
     # Rows as they are have the usual width.
     assert gamma(20, encode=False) == gamma(20, "scale", encode=False)
 

@@ -67,12 +67,12 @@ def choose(job: Job) -> Choice:
     found, known = len(np.unique(y)), 2 if classes is None else len(classes)
     if has_form and is_whole and training.checkpoint is None and found >= known:
         return _fit_estimator(job, X, y, weights)
-    gamma = training.gamma
-    codes = fit_encoding(X, training.budget) if has_form else job.fit_names(X)
+    gamma, budget = training.gamma, min(training.budget, len(y))
+    codes = fit_encoding(X, budget) if has_form else job.fit_names(X)
     if gamma is None:
         rows = codes.apply(X)
         gamma = job.default_gamma(rows[sample_rows(len(rows))], scaled=True)
-        gamma *= narrowness(training.budget) if has_form else 1.0
+        gamma *= narrowness(budget) if has_form else 1.0
     return Choice(RBF(gamma), False, codes, text=_describe(codes))
 
 

@@ -137,7 +137,7 @@ class Supervised(OnlineEstimator):
         has_parts = self._kernel_has_parts()
         if num_bins is False or (is_auto(num_bins) and has_parts):
             return _leave(X)
-        budget = _checks.size("budget", self.budget)
+        budget = min(_checks.size("budget", self.budget), X.shape[0])
         # A metric tells whether it needs bins.
         chooses = is_auto(num_bins) and rank is not False and not self.move_vectors
         found = [
@@ -224,7 +224,10 @@ class Supervised(OnlineEstimator):
         usual = sample.gamma if named else 0.0
         if not usual:
             return "scale"
-        return usual if codes is None else usual * narrowness(self.budget)
+        if codes is None:
+            return usual
+        # No model has more vectors than rows.
+        return usual * narrowness(min(self.budget, sample.num_rows))
 
     def _choose(self, labels: TableModel, seed: int, *, refits: bool) -> Choice:
         return defaults.choose(
