@@ -396,3 +396,17 @@ def test_what_a_stream_cannot_encode():
         ValueError, match=r"encode must be None for a model to continue"
     ):
         bj.fit_stream(fit(batches_of()), batches_of(), encode=CODES)
+
+
+def test_rows_of_a_map_that_stays_are_its_features():
+    codes = bj.fit_encoding(X, rank=8)
+    features = codes.apply(X)
+    state = bj.SGD().init(bj.RBF(0.5), num_features=8, budget=20, num_classes=None)
+    state, _ = bj.run(state, features, np.ones(len(X), np.float32))
+    model = bj.TableModel(state, codes)
+    for solve in (bj.one_class, lambda *given: bj.refit(*given, Y, loss="squared")):
+        found, expected = solve(model, X), solve(bj.TableModel(state), features)
+        scores = bj.decision_function(found, X)
+        wanted = bj.decision_function(expected, features)
+        np.testing.assert_allclose(scores, wanted, rtol=1e-4, atol=1e-4)
+        np.testing.assert_array_equal(found.scaling.map, codes.map)

@@ -262,7 +262,10 @@ def start_refit(
     newton.check_memory(inner, len(penalties))
     read = functools.partial(training_data.read_examples, reader, X, y, weight)
     problem = _pose_problem(
-        *read(of_labels=losses.takes_labels(function)),
+        *read(
+            of_labels=losses.takes_labels(function),
+            learns_map=learn_metric is not False,
+        ),
         model=model,
         loss=function,
         # A solver's vectors are rows of the data, which no label has changed.
@@ -293,7 +296,8 @@ def _pose_problem(
     state, of_labels = model.inner, losses.takes_labels(loss)
     values = state.is_regressor and not of_labels
     codes, matrix = TableModel.of(model).encoding, None
-    if codes is not None and codes.map is not None:
+    learns = choices["form"] is not False
+    if learns and codes is not None and codes.map is not None:
         given = np.asarray(codes.map, state.dtype)
         more = training_data.pad_codes(len(given)) - len(given)
         matrix = np.pad(given, ((0, more), (0, 0)))

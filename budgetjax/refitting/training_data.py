@@ -63,24 +63,34 @@ class Block(NamedTuple):
 
 
 def read_examples(
-    model: Any, X: Any, y: Any, weight: Any, *, of_labels: bool
+    model: Any,
+    X: Any,
+    y: Any,
+    weight: Any,
+    *,
+    of_labels: bool,
+    learns_map: bool = False,
 ) -> tuple[Callable[[], Iterator[Block]], bool, Coder | None]:
     """A function that reads the examples in blocks, and whether it can be called again.
 
-    The third result makes features of its rows; None if they are features.
+    The third result makes codes of its rows; None if they are codes or features.
 
     Args:
       model: a state, or a model or estimator that has one and takes raw rows.
       X, y, weight: as for `refit`.
       of_labels: whether targets with a single column must be -1 or +1.
+      learns_map: whether rows are codes where an encoding has a map, as that may
+        change; else they are its features.
 
     Raises:
       ValueError: if the data do not fit the model. Batches are checked when they are
         read.
     """
-    again, most, batches, coder = True, sys.maxsize, [], find_coder(model)
+    again, most, batches = True, sys.maxsize, []
+    coder = find_coder(model, learns_map)
+    of_codes = coder is not None
     if y is not None:
-        batch = _check_batch(model, (X, y, weight), of_labels)
+        batch = _check_batch(model, (X, y, weight), of_labels, of_codes)
         batch, coder = _write_few(batch, coder)
         batches, most = [batch], len(batch[0])
     elif weight is not None:
@@ -104,7 +114,7 @@ def read_examples(
                         f"batch {i}", "be (X, y) or (X, y, weight)", _describe(batch)
                     )
                 with places_errors(f"batch {i}"):
-                    arrays = _check_batch(model, batch, of_labels)
+                    arrays = _check_batch(model, batch, of_labels, of_codes)
                 yield arrays
 
         again = iter(X) is not X
@@ -126,10 +136,10 @@ def read_examples(
     return blocks, again, coder
 
 
-def find_coder(model: Any) -> Coder | None:
+def find_coder(model: Any, learns_map: bool) -> Coder | None:
     """The coder of the rows of a model, if they are kept without their codes."""
     codes = TableModel.of(model).encoding
-    if codes is None:
+    if codes is None or (codes.map is not None and not learns_map):
         return None
     vectors = model_of(model).inner.expansion.vectors
     width = vectors.shape[1] if codes.map is None else pad_codes(codes.num_codes)
@@ -304,22 +314,22 @@ def _describe(batch: Any) -> str:
     return f"a {kind} of {len(batch)}" if isinstance(batch, tuple | list) else kind
 
 
-def _check_batch(model: Any, batch: Any, of_labels: bool) -> Arrays:
+def _check_batch(model: Any, batch: Any, of_labels: bool, of_codes: bool) -> Arrays:
     """Examples, targets and weights in the form that the state in a model takes.
 
     They are those of this process, followed by the devices that share them.
     """
     shards = Shards.of_rows(batch[0])
     if shards.mesh is None:
-        return *_check_rows(model, batch, of_labels), shards
+        return *_check_rows(model, batch, of_labels, of_codes), shards
     X, first = batch[0], shards.first_row(batch[0])
     local = [None if part is None else shards.local_rows(part, X) for part in batch]
-    check = functools.partial(_check_rows, model, local, of_labels, first)
+    check = functools.partial(_check_rows, model, local, of_labels, of_codes, first)
     return *shards.check(check), shards
 
 
 def _check_rows(
-    model: Any, batch: Any, of_labels: bool, first_row: int = 0
+    model: Any, batch: Any, of_labels: bool, of_codes: bool, first_row: int = 0
 ) -> tuple[np.ndarray, ...]:
     """Examples of this process after checks; messages count from `first_row`."""
     X, y, *weight = batch
@@ -327,12 +337,12 @@ def _check_rows(
     state, num_features = model.inner, None
     if model is not state:
         model = TableModel.of(model)
-        columns = -(-model.num_features // COLUMNS) * COLUMNS
+        columns = -(-model.num_features // COLUMNS) * COLUMNS if of_codes else 0
         X, y = (
             model.training_rows(X, columns),
             model.encode_targets(y, first_row),
         )
-        num_features = columns if model.encoding else None
+        num_features = columns or None
     counts = weight[0] if weight else None
     given = examples.check_stream(state, X, y, counts, first_row, num_features)
     X, y, weights = (np.asarray(array) for array in given)

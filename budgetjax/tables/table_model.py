@@ -200,11 +200,11 @@ class TableModel(Wrapper):
     def training_rows(self, X: RawRows, width: int = 0) -> np.ndarray:
         """Raw rows in the form that the model inside takes.
 
-        They are the numbers of the columns, and zeros up to `width`, if it makes codes
-        of them; see `encoding.Coder`.
+        With a width, they are the numbers of the columns, and zeros up to it, of which
+        an `encoding.Coder` makes codes.
         """
         rows, codes = self.raw_rows(X), self.encoding
-        if codes is not None:
+        if codes is not None and width:
             rows = rows.toarray() if isinstance(rows, SparseMatrix) else rows
             return codes.numbers(rows, self.dtype, width)
         return self._densify(rows)
