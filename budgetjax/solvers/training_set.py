@@ -140,5 +140,5 @@ def digest(*parts: Any) -> Integer[Array, ""]:
     value = 0
     for known in jax.tree.leaves(parts):
         # Of the numbers where they are, since a copy would take longer.
-        value = zlib.crc32(np.ascontiguousarray(known).view(np.uint8), value)
+        value = zlib.crc32(np.ascontiguousarray(known).view(np.uint8).data, value)
     return jax.device_put(np.uint32(value))
