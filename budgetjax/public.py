@@ -113,6 +113,8 @@ from budgetjax.tables import encoding as encoding
 from budgetjax.tables.form import fit_encoding as fit_encoding
 from budgetjax.tables.scaling import default_gamma as default_gamma
 from budgetjax.tables.table_model import TableModel as TableModel
+from budgetjax.training.recipe import Recipe as Recipe
+from budgetjax.training.train import train as train
 
 _names.import_estimator.update(
     {name: _partial(getattr, _estimators, name) for name in _estimators.__all__}

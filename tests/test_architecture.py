@@ -12,7 +12,6 @@ PACKAGE = Path(bj.__file__).parent
 # methods.
 READS = {
     "cli/info.py": 1,
-    "estimators/online.py": 1,
     "exporting/predictor.py": 3,
     "refitting/merge_models.py": 1,
     "refitting/metric.py": 2,
@@ -23,6 +22,7 @@ READS = {
     "refitting/training_data.py": 1,
     "river.py": 4,
     "stream/fit.py": 3,
+    "training/fit.py": 1,
 }
 
 

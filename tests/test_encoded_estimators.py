@@ -18,6 +18,8 @@ from budgetjax.refitting import metric
 from budgetjax.refitting.held_out import Fold
 from budgetjax.tables import form
 from budgetjax.tables.encoding import Encoding
+from budgetjax.training import fit
+from budgetjax.training import rows as rows_of
 
 ROWS, BUDGET = 1200, 20
 
@@ -192,9 +194,9 @@ def test_rows_far_from_0_are_learned_as_they_are():
 
 def encoding_of(rows, kind=BudgetedKernelClassifier, **more):
     """What encodes these rows in `fit`."""
-    estimator = kind(BUDGET, **more)
-    estimator.categories_ = {}
-    return estimator._encode_table(rows)[-1]
+    regression = kind is BudgetedKernelRegressor
+    recipe = bj.Recipe(budget=BUDGET, regression=regression, **more)
+    return recipe.encodings(rows)[-1]
 
 
 @pytest.mark.parametrize("kind", [BudgetedKernelClassifier, BudgetedKernelRegressor])
@@ -258,15 +260,15 @@ def test_wide_rows_of_one_scale_stay_and_others_are_encoded(rows, columns):
     ("prefers", "steps"), [(True, [512, 512]), (False, [512, 512, 2160, 2160])]
 )
 def test_many_rows_are_streamed_only_if_that_is_needed(monkeypatch, prefers, steps):
-    monkeypatch.setattr(online, "FIRST_ROWS", 512)
+    monkeypatch.setattr(fit, "FIRST_ROWS", 512)
     monkeypatch.setattr(Fold, "prefers", lambda *models: prefers)
-    found, learn = [], online.learn
+    found, learn = [], rows_of.learn
 
     def noted(state, examples, order, *rest, **more):
         found.append(np.count_nonzero(examples.weights[order]))
         return learn(state, examples, order, *rest, **more)
 
-    monkeypatch.setattr(online, "learn", noted)
+    monkeypatch.setattr(rows_of, "learn", noted)
     X, labels = table(rows=2 * ROWS)
     weights = np.ones(len(labels))
     weights[::10] = 0
@@ -397,7 +399,7 @@ def test_predictions_learn_nothing(monkeypatch):
         for refit in (True, False):
             model = fed(kind(BUDGET, random_state=0, refit=refit), rows, targets, 25)
             before = dict(vars(model))
-            for name in ("_learn", "_fit_rows", "_refit"):
+            for name in ("_fit_data", "_continue_stream", "_make_recipe"):
                 monkeypatch.setattr(model, name, None)
             first, again = model.predict(rows), model.predict(rows)
             np.testing.assert_array_equal(first, again)
@@ -447,8 +449,8 @@ def test_the_tag_of_missing_values_is_true(kind, encode, parameters):
     for rows in (60, 300):
         accepts = True
         try:
-            prepared, *_ = model._prepare(MISSING[:rows], targets[:rows], None)
-            model._encode_table(prepared)
+            prepared = model._prepare(MISSING[:rows], targets[:rows], None)
+            model._make_recipe(0).encodings(prepared.X)
         except ValueError as error:
             assert "NaN" in str(error)  # noqa: PT017
             accepts = False

@@ -17,13 +17,13 @@ from budgetjax.estimators import (
     BudgetedOneClass,
     MPUClassifier,
     SMOClassifier,
-    inputs,
     online,
 )
 from budgetjax.online import driver
 from budgetjax.refitting import held_out, metric, training_data
 from budgetjax.tables import table_model
 from budgetjax.tables.columns import to_dense, unpack
+from budgetjax.training import rows as training_rows
 
 # What a machine of tests has, too little for what a test asks for.
 LITTLE = 2**27
@@ -214,7 +214,7 @@ def test_a_stream_after_fit_gets_the_slots_of_the_budget(learner):
 
 
 def test_a_stream_grows_with_its_rows(monkeypatch):
-    monkeypatch.setattr(online, "FEWEST_SLOTS", 16)
+    monkeypatch.setattr(training_rows, "FEWEST_SLOTS", 16)
     monkeypatch.setattr(online, "FEWEST_TO_START", 1)
     X, f = rows(100)
     given = FIXED | {"refit": False, "encode": False}
@@ -255,7 +255,7 @@ def most_numbers(monkeypatch):
         found[0] = max(found[0], int(np.prod(X.shape)))
         return to_dense(X, dtype)
 
-    for module in (table_model, inputs, held_out):
+    for module in (table_model, training_rows, held_out):
         monkeypatch.setattr(module, "to_dense", counting)
     return found
 

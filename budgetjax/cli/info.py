@@ -101,10 +101,16 @@ def _describe_contents(path: str, about: dict[str, Any]) -> Iterator[Line]:
         number = len(whole.parts)
         yield "models", f"{number}, one per class; the first:", number
     yield from _describe_model(model.inner if isinstance(model, Model) else model)
-    estimator: Any = value
-    own = estimator.get_params(deep=False) if is_estimator(type(value)) else {}
-    for name, parameter in own.items():
+    for name, parameter in _choices(value).items():
         yield name, str(parameter), parameter
+
+
+def _choices(value: Any) -> dict[str, Any]:
+    """How a model was made: the recipe, or the parameters of an estimator."""
+    made: Any = value if is_estimator(type(value)) else None
+    if isinstance(value, StreamModel):
+        made = value.recipe
+    return {} if made is None else made.get_params(deep=False)
 
 
 def _describe_model(model: Any) -> Iterator[Line]:

@@ -16,9 +16,11 @@ from budgetjax import _checks, _compile_cache
 from budgetjax._errors import ArgumentError, names_class
 from budgetjax._record import Record, fields_of
 from budgetjax.estimators import inputs
-from budgetjax.estimators.inputs import Rows, Table, Weights
+from budgetjax.estimators.inputs import Table, Weights
 from budgetjax.tables import categories
 from budgetjax.tables.table_model import TableModel
+from budgetjax.training import rows as training_rows
+from budgetjax.training.rows import Rows
 
 Own = TypeVar("Own", bound="Estimator")
 # Rows to learn, their labels or targets, and their weights.
@@ -108,7 +110,7 @@ class Estimator(BaseEstimator):
     @property
     def origin_(self) -> Float[np.ndarray, " features"]:
         """The origin that is subtracted from rows before rounding; mostly zeros."""
-        return inputs.origin(self.model_)
+        return training_rows.origin(self.model_)
 
     @property
     def support_vectors_(self) -> Float[np.ndarray, "vectors features"]:
@@ -170,7 +172,7 @@ class Estimator(BaseEstimator):
         """Rows to predict, after checks."""
         check_is_fitted(self)
         rows = self._validate(X=X, reset=False)
-        inputs.check_range(rows, self._model.dtype)
+        training_rows.check_range(rows, self._model.dtype)
         return rows
 
     def _examples(
@@ -191,8 +193,8 @@ class Estimator(BaseEstimator):
         self, X: Rows, sample_weight: Weights, *, first: bool
     ) -> Float[np.ndarray, " n"]:
         """The weights of rows to learn, after checks of both."""
-        dtype = inputs.dtype_of(X) if first else self._model.dtype
-        inputs.check_range(X, dtype)
+        dtype = training_rows.dtype_of(X) if first else self._model.dtype
+        training_rows.check_range(X, dtype)
         return inputs.check_weights(sample_weight, X)
 
 

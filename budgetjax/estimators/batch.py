@@ -15,8 +15,6 @@ from budgetjax.estimators.base import Classifier
 from budgetjax.estimators.inputs import (
     ClassWeight,
     RandomState,
-    Rows,
-    Sample,
     Table,
     Weights,
 )
@@ -39,6 +37,8 @@ from budgetjax.solvers.one_versus_rest import (
 )
 from budgetjax.solvers.solver import Solver
 from budgetjax.tables.table_model import TableModel
+from budgetjax.training import rows as training_rows
+from budgetjax.training.rows import Rows, Sample, SparseRows
 
 
 @dataclasses.dataclass(eq=False, repr=False, kw_only=True)
@@ -90,19 +90,19 @@ class OneVersusRest(Classifier):
         sample = Sample(rows)
         solver = self._make_solver(sample)
         kernel = getattr(solver, "kernel", None)
-        origin = inputs.origin_of(kernel, sample)
-        inputs.warn_unscaled(name, rows, origin)
+        origin = training_rows.origin_of(kernel, sample)
+        training_rows.warn_unscaled(name, rows, origin)
         if kernel is not None:
-            if isinstance(rows, inputs.SparseRows):
+            if isinstance(rows, SparseRows):
                 n, features = rows.shape
                 _checks.check_memory(
                     {"num_features": features, "rows": n},
                     # Dense rows, and those of the model.
-                    2 * n * features * inputs.dtype_of(rows).itemsize,
+                    2 * n * features * training_rows.dtype_of(rows).itemsize,
                     "for dense rows, which this kernel needs",
                     _checks.MEMORY_ADVICE["num_features"],
                 )
-            rows = inputs.dense(rows, inputs.dtype_of(rows), origin)
+            rows = training_rows.dense(rows, training_rows.dtype_of(rows), origin)
         weight = None
         if sample_weight is not None or self.class_weight is not None:
             of_classes = inputs.class_weights(
@@ -130,7 +130,7 @@ class OneVersusRest(Classifier):
                 solutions, problem_labels(labels, classes), strict=True
             )
         )
-        scaling, names = inputs.translation(origin), inputs.names_of(self)
+        scaling, names = training_rows.translation(origin), inputs.names_of(self)
         self._model = TableModel(combine_models(solutions), scaling, classes, names)
         self.n_iter_ = max(int(solution.history.step[-1]) for solution in solutions)
         return self
@@ -196,7 +196,7 @@ class KernelClassifier(OneVersusRest):
     gamma: float | str = "scale"
 
     def _make_kernel(self, sample: Sample) -> Kernel:
-        return inputs.kernel_of(self.kernel, self.gamma, sample)
+        return training_rows.kernel_of(self.kernel, self.gamma, sample)
 
 
 @dataclasses.dataclass(eq=False, repr=False)
@@ -375,7 +375,7 @@ class BudgetSVC(KernelClassifier):
         size = _checks.size("budget", self.budget)
         if len(model.vectors) <= size:
             return model
-        return refit(prune(model, size), inputs.to_array(X), y, weight=weight)
+        return refit(prune(model, size), training_rows.to_array(X), y, weight=weight)
 
 
 @dataclasses.dataclass(eq=False, repr=False)

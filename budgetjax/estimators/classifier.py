@@ -11,12 +11,11 @@ from budgetjax._errors import ArgumentError, names_class
 from budgetjax.estimators import inputs
 from budgetjax.estimators.base import Classifier
 from budgetjax.estimators.inputs import ClassWeight, Table, Weights
-from budgetjax.estimators.online import Prepared
 from budgetjax.estimators.supervised import Supervised
-from budgetjax.online import defaults
 from budgetjax.refitting import calibration
 from budgetjax.tables.labels import encode_labels
 from budgetjax.tables.table_model import TableModel
+from budgetjax.training.rows import Data
 
 
 @dataclasses.dataclass(eq=False, repr=False, kw_only=True)
@@ -125,7 +124,7 @@ class BudgetedKernelClassifier(Classifier, Supervised):
 
     class_weight: ClassWeight = None
 
-    _family = defaults.CLASSIFIER
+    _regression = False
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -155,15 +154,15 @@ class BudgetedKernelClassifier(Classifier, Supervised):
         Warns:
           UserWarning: if features look unscaled, or the refit has not converged.
         """
-        self._fit_stream(self._prepare(X, y, sample_weight))
+        self._fit_new(self._prepare(X, y, sample_weight))
         return self
 
-    def _prepare(self, X: Table, y: ArrayLike, sample_weight: Weights) -> Prepared:
+    def _prepare(self, X: Table, y: ArrayLike, sample_weight: Weights) -> Data:
         rows, found, weights = self._examples(X, y, sample_weight, first=True)
         classes, balance = inputs.classes_of(found), self.class_weight
         weights = weights * inputs.class_weights(balance, classes, found, found)
         rows, found, weights = inputs.drop_weightless(weights, rows, found)
-        return rows, found, weights, TableModel(None, classes=classes)
+        return self._data(rows, found, weights, TableModel(None, classes=classes))
 
     @names_class
     def partial_fit(
@@ -209,7 +208,7 @@ class BudgetedKernelClassifier(Classifier, Supervised):
         # In the dtype of the classes, in which a sample keeps them.
         y = classes[encode_labels(classes, y)]
         labels = TableModel(None, classes=classes)
-        self._continue_stream((rows, y, weights, labels))
+        self._continue_stream(self._data(rows, y, weights, labels))
         return self
 
     def _check_classes(

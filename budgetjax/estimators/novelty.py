@@ -10,14 +10,16 @@ from sklearn.base import OutlierMixin
 from budgetjax import _checks
 from budgetjax._errors import names_class
 from budgetjax.estimators import inputs
-from budgetjax.estimators.inputs import RandomState, Rows, Table, Weights
-from budgetjax.estimators.online import Candidate, OnlineEstimator
+from budgetjax.estimators.inputs import RandomState, Table, Weights
+from budgetjax.estimators.online import OnlineEstimator
 from budgetjax.kernels import Kernel
 from budgetjax.online import defaults
-from budgetjax.online.defaults import Choice
 from budgetjax.online.maintenance import Maintenance
 from budgetjax.refitting.one_class import one_class
 from budgetjax.tables.table_model import TableModel
+from budgetjax.training import fit
+from budgetjax.training.recipe import Recipe
+from budgetjax.training.rows import Data, Rows
 
 
 @dataclasses.dataclass(eq=False, repr=False)
@@ -82,7 +84,7 @@ class BudgetedOneClass(OutlierMixin, OnlineEstimator):
         It works as `BudgetedKernelClassifier.fit`, but ignores `y`.
         """
         rows, weights = self._rows_and_weights(X, sample_weight, first=True)
-        self._fit_stream((rows, np.ones(len(weights)), weights, TableModel(None)))
+        self._fit_new(self._data(rows, weights, TableModel(None)))
         return self
 
     @names_class
@@ -93,9 +95,16 @@ class BudgetedOneClass(OutlierMixin, OnlineEstimator):
         first = not self.__sklearn_is_fitted__()
         rows, weights = self._rows_and_weights(X, sample_weight, first=first)
         labels = TableModel(None, intercept=0.0 if first else self._model.intercept)
-        ones = np.ones(len(weights))
-        self._continue_stream((rows, ones, weights, labels))
+        self._continue_stream(self._data(rows, weights, labels))
         return self
+
+    def _data(
+        self, rows: Rows, weights: Float[np.ndarray, " n"], labels: TableModel
+    ) -> Data:
+        """Rows to learn, with the targets of a stream, 1 each."""
+        labels = labels._replace(feature_names=inputs.names_of(self))
+        name = type(self).__name__
+        return Data(rows, np.ones(len(weights)), weights, labels, name=name)
 
     def _rows_and_weights(
         self, X: Table, sample_weight: Weights, *, first: bool
@@ -123,25 +132,31 @@ class BudgetedOneClass(OutlierMixin, OnlineEstimator):
         """1 for rows like those learned, -1 for outliers, shape `(n,)`."""
         return np.where(self.decision_function(X) < 0, -1, 1)
 
-    def _check_refit(self, num_features: int) -> bool:
+    def _make_recipe(self, seed: int) -> Recipe:
         _checks.positive("penalty", self.penalty)
+        shared = ("budget", "kernel", "gamma", "maintenance", "epochs", "shuffle")
+        given = {name: getattr(self, name) for name in (*shared, "capacity")}
+        # What follows the stream is no refit.
+        fixed = {"regression": True, "refit": False, "encode": False}
+        recipe = Recipe()._replace(**given, **fixed, seed=seed)
+        recipe.check()
+        return recipe
+
+    @property
+    def _keeps_sample(self) -> bool:
         return True
 
-    def _choose(self, labels: TableModel, seed: int, *, refits: bool) -> Choice:
-        return defaults.choose(
-            "auto",
-            maintenance=self.maintenance,
-            num_classes=None,
-            seed=seed,
-            refits=refits,
+    def _fit_data(
+        self, recipe: Recipe, data: Data, orders: Sequence[Int[np.ndarray, " n"]]
+    ) -> TableModel:
+        streamed, examples, _ = fit.stream(
+            *(recipe, data, None, orders, self.progress), solves=True
         )
-
-    def _refit(self, candidates: Sequence[Candidate], seed: int) -> TableModel:
-        ((model, examples, _),) = candidates
-        data = examples.data(model.dtype)
+        model = streamed.model
+        rows = examples.data(model.dtype)
         solved = one_class(
-            *(model.model, data["X"]),
-            weight=data.get("weight"),
+            *(model.model, rows["X"]),
+            weight=rows.get("weight"),
             rate=self.rate,
             penalty=self.penalty,
         )

@@ -3,47 +3,19 @@
 import dataclasses
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from jaxtyping import Array, Float
 from numpy.typing import ArrayLike
 from sklearn.base import RegressorMixin
 
-from budgetjax import _checks, _record, losses
+from budgetjax import _checks, losses
 from budgetjax._errors import ArgumentError, names_class
-from budgetjax.estimators.inputs import Rows, Table, Weights
-from budgetjax.estimators.online import Prepared
-from budgetjax.estimators.supervised import Supervised, scale_loss
-from budgetjax.online import defaults
-from budgetjax.online.state import State
-from budgetjax.refitting import training_data
-from budgetjax.tables import scaling
+from budgetjax.estimators.inputs import Table, Weights
+from budgetjax.estimators.supervised import Supervised
 from budgetjax.tables.table_model import PerOutput, TableModel
-
-# In a stream, the maximum slope of a loss that does not depend on the error alone.
-STEEPEST = 5.0
-
-
-# One number, or one per column of targets.
-PerColumn: TypeAlias = float | Float[np.ndarray, "..."]
-
-
-@_record.record
-class SeenTargets(NamedTuple):
-    """Statistics of a regressor's targets so far.
-
-    Attributes:
-      mean: their mean, one number per column, or its initial value.
-      total: their total weight.
-      most: the distance from the mean at which they are clipped.
-      unit: the deviation of the first ones, one number per column.
-    """
-
-    mean: PerColumn
-    total: float
-    most: PerColumn
-    unit: PerColumn
+from budgetjax.training.rows import Data, Rows
+from budgetjax.training.targets import SeenTargets, centre_targets
 
 
 @dataclasses.dataclass(eq=False, repr=False, kw_only=True)
@@ -96,7 +68,7 @@ class BudgetedKernelRegressor(RegressorMixin, Supervised):
 
     quantile: float | Sequence[float] | np.ndarray | None = None
 
-    _family = defaults.REGRESSOR
+    _regression = True
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -135,16 +107,15 @@ class BudgetedKernelRegressor(RegressorMixin, Supervised):
 
         Targets are real numbers, shape `(n,)` or `(n, outputs)`.
         """
-        prepared = self._prepare(X, y, sample_weight)
-        self._fit_stream(prepared)
-        _, y, weights, _ = prepared
-        *_, self._seen = self._encode(y, weights, None)
+        data = self._prepare(X, y, sample_weight)
+        self._fit_new(data)
+        *_, self._seen = self._encode_part(data.y, data.weights, data.labels, None)
         return self
 
-    def _prepare(self, X: Table, y: ArrayLike, sample_weight: Weights) -> Prepared:
+    def _prepare(self, X: Table, y: ArrayLike, sample_weight: Weights) -> Data:
         rows, y, weights = self._examples(X, y, sample_weight, first=True)
-        _, labels, _ = self._encode(y, weights, None)
-        return rows, y, weights, labels
+        _, labels, _ = self._encode_part(y, weights, TableModel(None), None)
+        return self._data(rows, y, weights, labels)
 
     @names_class
     def partial_fit(
@@ -161,7 +132,7 @@ class BudgetedKernelRegressor(RegressorMixin, Supervised):
             columns = np.size(self._model.intercept)
             wanted = f"have {columns} columns, as in the first call of partial_fit"
             raise ArgumentError("y", wanted, f"shape {y.shape}")
-        self._continue_stream((rows, y, weights, TableModel(None)))
+        self._continue_stream(self._data(rows, y, weights, TableModel(None)))
         return self
 
     def _encode_part(
@@ -171,35 +142,9 @@ class BudgetedKernelRegressor(RegressorMixin, Supervised):
         labels: TableModel,
         seen: SeenTargets | None,
     ) -> tuple[Float[np.ndarray, "n ..."], TableModel, SeenTargets]:
-        return self._encode(y, weights, seen)
-
-    def _encode(
-        self,
-        y: Float[np.ndarray, "n ..."],
-        weights: Float[np.ndarray, " n"],
-        before: SeenTargets | None,
-    ) -> tuple[Float[np.ndarray, "n ..."], TableModel, SeenTargets]:
-        """The targets of the state, the labels, and statistics for later targets."""
-        loss = self._losses().stream
-        if before is None:
-            before = _first_seen(y[weights > 0], loss)
-        targets, seen = _centre(y, weights, before)
-        intercept = seen.mean
-        if losses.traits(loss).link == losses.EXP:
-            # In the space of scores. If all targets are 0, any value serves.
-            mean = np.where(seen.mean > 0, seen.mean, 1.0)[()]
-            targets, intercept = y / mean, np.log(mean)
-        return targets, TableModel(None, intercept=intercept, unit=seen.unit), seen
-
-    def _set_loss(self, state: Any, labels: TableModel) -> State:
-        before = state.learner.loss
-        loss, shape = scale_loss(before, labels), np.shape(labels.unit)
-        if loss is before and not losses.is_shift_invariant(loss, shape):
-            loss = losses.limit_slope(loss, STEEPEST)
-        dtype, outputs = state.dtype, np.size(labels.unit)
-        loss = losses.as_leaves(loss, None, dtype, outputs)
-        learner = state.learner._replace(loss=loss)
-        return state._exchange(learner=learner)
+        loss = self._make_recipe(0).losses.stream
+        targets, found, seen = centre_targets(y, weights, seen, loss)
+        return targets, found._replace(feature_names=labels.feature_names), seen
 
     @names_class
     def predict(self, X: Table) -> Float[np.ndarray, "n ..."]:
@@ -227,7 +172,7 @@ class BudgetedKernelRegressor(RegressorMixin, Supervised):
 
         `y` and `sample_weight` are as for `fit`. The best value is 1.
         """
-        loss = losses.unwrap(self._losses().stream)
+        loss = losses.unwrap(self._make_recipe(0).losses.stream)
         powers = {losses.poisson: 1, losses.gamma: 2}
         if self.quantile is None and loss not in powers:
             return super().score(X, y, sample_weight)
@@ -273,37 +218,3 @@ class BudgetedKernelRegressor(RegressorMixin, Supervised):
         if self.quantile is not None and np.ndim(self._levels()):
             y = np.repeat(y[:, None], np.size(self._levels()), axis=1)
         return rows, y, weights
-
-
-def _first_seen(
-    y: Float[np.ndarray, "n ..."], loss: Callable[..., Array]
-) -> SeenTargets:
-    """The statistics of targets before the first is learned, from a sample of them."""
-    shape = y.shape[1:]
-    if not losses.is_shift_invariant(loss, shape):
-        most = np.inf if losses.traits(loss).link == losses.EXP else 0.0
-        return SeenTargets(np.zeros(shape), 0.0, most, np.ones(shape)[()])
-    robust = losses.traits(loss).robust
-    centre, deviation = scaling.centre_and_deviation(y, robust=robust)
-    most = training_data.NEAR * deviation if robust and np.all(deviation) else np.inf
-    return SeenTargets(centre, 0.0, most, np.where(deviation > 0, deviation, 1.0)[()])
-
-
-def _centre(
-    y: Float[np.ndarray, "n ..."], weights: Float[np.ndarray, " n"], before: SeenTargets
-) -> tuple[Float[np.ndarray, "n ..."], SeenTargets]:
-    """Targets minus their running mean, which includes each, in their unit.
-
-    The second result holds the statistics after them.
-    """
-    totals = before.total + np.cumsum(weights)
-    # One weight per row, shared by its outputs.
-    shape = (-1, *[1] * (y.ndim - 1))
-    weights, sums = weights.reshape(shape), totals.reshape(shape)
-    # The mean moves by a fraction of the distance, so a large offset costs no digits.
-    distance = np.clip(y - before.mean, -before.most, before.most)
-    shifts = np.cumsum(weights * distance, axis=0) / np.where(sums > 0, sums, 1)
-    means = before.mean + shifts
-    last = means[-1] if y.ndim > 1 else float(means[-1])
-    after = before._replace(mean=last, total=float(totals[-1]))
-    return (y - means) / before.unit, after

@@ -158,7 +158,7 @@ def regroup(
             read = functools.partial(
                 read_rows, names=names, categories=categories, warns=not i
             )
-            X, y, weight = _check_shapes(i, batch, row, width, outputs, read)
+            X, y, weight = check_batch(i, batch, row, width, outputs, read)
             text = _check_kind(y, row, text)
             for start in range(0, len(y), rows):
                 part, first = slice(start, start + rows), row + start
@@ -211,25 +211,31 @@ def _split_batch(i: int, batch: object) -> tuple[Any, object, object]:
     ).advised("give the reader a target" if listed and len(batch) == 1 else "")
 
 
-def _check_shapes(
+def check_batch(
     i: int,
     batch: object,
     row: int,
-    width: int,
-    outputs: tuple[int, ...],
-    read: Callable[[Any], Any],
+    width: int | None,
+    outputs: tuple[int, ...] = (),
+    read: Callable[[Any], Any] = table_columns.to_table,
 ) -> tuple[Any, np.ndarray, np.ndarray]:
-    """The parts of a batch as arrays, after checks of their shapes."""
+    """The parts of a batch, after checks of their shapes, and weights if it has none.
+
+    X is an array, a CSR matrix, or a table of Arrow if `read` leaves one. `row` is the
+    number of the first row, and `width` that of the columns; None takes any.
+    """
     X, y, weight = _split_batch(i, batch)
     y = coerce_targets(y, row, outputs)
     with places_errors(f"batch {i}, from row {row} on"):
         X = read(X)
-        sparse = isinstance(X, SparseMatrix)
-        X = X.tocsr() if sparse else np.asarray(_checks.array("X", X))
+        if isinstance(X, SparseMatrix):
+            X = X.tocsr()
+        elif table_columns.column_names(X) is None:
+            X = np.asarray(_checks.array("X", X))
         if len(X.shape) != 2 or X.shape[0] != len(y):
             expected = f"have shape ({len(y)}, d), one row per target"
             raise ArgumentError("X", expected, X.shape)
-        if X.shape[1] != width:
+        if width is not None and X.shape[1] != width:
             expected = f"have {width} columns, as the model or the rows before"
             raise ArgumentError("X", expected, X.shape[1])
         weight = np.ones(len(y)) if weight is None else _checks.array("weight", weight)

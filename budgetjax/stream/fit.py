@@ -39,6 +39,7 @@ from budgetjax.stream.model import (
     StreamError,
     StreamModel,
     extend_curve,
+    sum_errors,
 )
 from budgetjax.stream.reservoir import Reservoir
 from budgetjax.tables.columns import check_finite, column_names
@@ -456,7 +457,7 @@ def _learn_batch(
         if isinstance(model.scaling, Scaling) and isinstance(batch.scaling, Scaling):
             state = rescale_vectors(state, model.scaling, batch.scaling)
         state, scores = _learn_rows(block_size, state, batch)
-    scored, error = _sum_errors(model, state, batch, scores)
+    scored, error = sum_errors(model, state, batch.y, batch.weight, scores)
     model = extend_curve(model, state, batch.scaling, batch.rows, scored, error)
     if model.reservoir is not None:
         model = model._replace(reservoir=model.reservoir.updated(*batch.raw))
@@ -490,20 +491,6 @@ def rescale_vectors(state: Online, old: Scaling, new: Scaling) -> Online:
 def _replace_vectors(state: State, vectors: Array) -> State:
     learner = state.learner
     return learner.refresh(learner.with_vectors(state, vectors))
-
-
-def _sum_errors(
-    model: StreamModel, state: Online, batch: Batch, scores: Array
-) -> tuple[int, float]:
-    """The rows that count, and their errors before they were learned by `state`."""
-    if not state.is_regressor:
-        mistakes = float(state.num_mistakes - model.state.num_mistakes)
-        return int(state.num_seen - model.state.num_seen), mistakes
-    present = batch.weight > 0
-    values = state.predict_from_scores(np.asarray(scores, np.float64))
-    residuals = (values - batch.y)[present] * model.model.unit_of_targets
-    squares = float(np.vdot(residuals, residuals))
-    return int(present.sum()), squares / state.num_columns
 
 
 def _replay_reservoir(

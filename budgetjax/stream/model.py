@@ -7,6 +7,7 @@ import numpy as np
 from jaxtyping import Float, Integer, Shaped
 
 from budgetjax._errors import InputError, Named
+from budgetjax._record import Record, static
 from budgetjax.model import Wrapper
 from budgetjax.online.state import Online
 from budgetjax.stream.reservoir import Reservoir
@@ -32,6 +33,9 @@ class StreamModel(Wrapper):
       num_scored: the number of rows with a weight above 0, whose errors are averaged.
       total_error: the sum of their errors.
       reservoir: the sample of rows, until the end of a stream that keeps one.
+      importances: of each column in the metric that a training has learned, if it has,
+        which sum to 1, shape `(num_features,)`; see `budgetjax.encoding.importances`.
+      recipe: the choices by which `budgetjax.train` has made it, if it has.
     """
 
     model: TableModel
@@ -42,6 +46,8 @@ class StreamModel(Wrapper):
     num_scored: int = 0
     total_error: float = 0.0
     reservoir: Reservoir | None = None
+    importances: Float[np.ndarray, " features"] | None = None
+    recipe: Record | None = static(default=None)
 
     @property
     def state(self) -> Any:
@@ -118,3 +124,20 @@ def extend_curve(
         num_scored=num_scored,
         total_error=total,
     )
+
+
+def sum_errors(
+    model: StreamModel, state: Online, y: np.ndarray, weight: np.ndarray, scores: Any
+) -> tuple[int, float]:
+    """The rows that count, and their errors before they were learned by `state`.
+
+    `y` are the targets of the model inside.
+    """
+    if not state.is_regressor:
+        mistakes = float(state.num_mistakes - model.state.num_mistakes)
+        return int(state.num_seen - model.state.num_seen), mistakes
+    present = weight > 0
+    values = state.predict_from_scores(np.asarray(scores, np.float64))
+    residuals = (values - y)[present] * model.model.unit_of_targets
+    squares = float(np.vdot(residuals, residuals))
+    return int(present.sum()), squares / state.num_columns

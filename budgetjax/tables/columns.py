@@ -75,6 +75,17 @@ class TableRows:
         return pa.table(arrays, self.table.schema.names)
 
 
+def to_table(X: Any) -> Any:
+    """A data frame as a table of Arrow; anything else as it is."""
+    if column_names(X) is None or (hasattr(X, "schema") and hasattr(X, "take")):
+        return X
+    import pyarrow as pa
+
+    if hasattr(X, "to_arrow"):
+        return X.to_arrow()
+    return pa.Table.from_pandas(X, preserve_index=False)
+
+
 def take_rows(X: Any, at: np.ndarray) -> Any:
     """These rows of an array, a sparse matrix or a table of Arrow."""
     return X[at] if column_names(X) is None else X.take(at)

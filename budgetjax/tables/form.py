@@ -56,6 +56,7 @@ def fit_encoding(
     *,
     num_bins: int | None = None,
     rank: int | None = None,
+    num_rows: int | None = None,
     more_to_come: bool = False,
 ) -> Encoding:
     """Fits the encoding of a table for a model: codes of columns, and their first map.
@@ -74,6 +75,7 @@ def fit_encoding(
       num_bins: the maximum number of bins of a column; None for a number that grows
         with the cube root of the rows, 32 for 1,000; 0 for clipped numbers alone.
       rank: the number of features; None for 32, or 64 from a budget of 257 on.
+      num_rows: the number of rows of which X is a sample; None for those of X.
       more_to_come: as for `encoding.fit`.
 
     Returns:
@@ -93,7 +95,7 @@ def fit_encoding(
     rows = np.asarray(_checks.array("X", categories.read_rows(X, None, found)))
     n, columns = rows.shape if rows.ndim == 2 else (1, 1)
     if num_bins is None:
-        num_bins, values = count_bins(n, max(1, columns)), VALUES
+        num_bins, values = count_bins(num_rows or n, max(1, columns)), VALUES
     else:
         num_bins, values = _checks.size("num_bins", num_bins, at_least=0), 0
     of_names = [find_column("nominal", one, names, columns) for one in found]
