@@ -49,6 +49,7 @@ ROOMS = {
     "readers": ("readers", "bad_data"),
     "one_class": ("one_class", "estimators"),
     "cli": ("cli",),
+    "training": ("training", "cli"),
     "values": ("values", "own_learner", "errors", "counter"),
     "shared": ("counter", "errors", "states", "datasets"),
 }
@@ -175,11 +176,11 @@ FAULTS = (
     Fault("river", "river.py", "labels = None if self._room is None else max(2, len(self._codes))", "labels = self._room"),
     Fault("river", "river.py", "return score - max(others)", "return score - min(others)"),
     # The command line.
-    Fault("cli", "cli/targets.py", "return counts.sum() / (len(counts) * counts)", "return np.ones(len(counts))"),
-    Fault("cli", "cli/targets.py", "yield X, y, weight[0] * factors if weight else factors", "yield X, y, weight[0] if weight else factors"),
-    Fault("cli", "cli/train.py", 'learn_metric=job.training.metric and "auto"', "learn_metric=False"),
-    Fault("cli", "cli/train.py", "else np.asarray(penalty) * typical_weight", "else held_out.default_penalties(rows)"),
-    Fault("cli", "cli/train.py", "for _ in range(epochs):", "for _ in range(1):"),
+    Fault("cli", "cli/targets.py", "return labels, numbers.sum() / (len(numbers) * numbers)", "return labels, np.ones(len(numbers))"),
+    Fault("cli", "cli/targets.py", "yield X, y, weight[0] * own if weight else own", "yield X, y, weight[0] if weight else own"),
+    Fault("training", "training/fit.py", "learn_metric=learn_metric,", "learn_metric=False,"),
+    Fault("training", "training/fit.py", "penalties if is_auto(recipe.penalty) else penalties * typical", "penalties"),
+    Fault("training", "training/train.py", "for _ in range(epochs):", "for _ in range(1):"),
     Fault("cli", "cli/predict.py", "values = calibration.of_scores(model.model, values)", "values = calibration.of_scores(model.model, 2 * values)"),
     # Files.
     Fault("files", "saving/model_files.py", "if hashlib.sha256(whole).hexdigest().encode() != digest:", "if False:"),

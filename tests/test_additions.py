@@ -179,7 +179,7 @@ def test_solutions_and_their_files(mine, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "learner", ["waning --set maintenance=remove-nearest --no-refit", "ridge"]
+    "learner", ["waning --maintenance remove-nearest --no-refit", "ridge"]
 )
 def test_the_command_line_knows_names(mine, learner, tmp_path):
     data, model = tmp_path / "data.csv", tmp_path / "model"

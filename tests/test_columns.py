@@ -93,28 +93,26 @@ DOORS = {
     "train": train("--budget", "10"),
     "train --no-refit": train("--budget", "10", "--no-refit"),
     "train --learner smo": train("--learner", "smo"),
-    "train --no-standardise": train("--budget", "10", "--no-standardise", "--no-refit"),
+    "train --encode no": train("--budget", "10", "--encode", "no", "--no-refit"),
 }
 FINITE = "must be finite, got nan in row 2, column 'x'"
 TYPES = "columns of numbers, booleans, texts or categories, got "
 TEXTS = "X must have numbers in column 'x', got 'Bern' in row 0"
-ALONE = "X must have numbers alone with --no-standardise, got texts in 'x'"
+ALONE = "X must have numbers alone where columns are not encoded, got texts in 'x'"
 # What is said where it is no label, by kind and door; "" stands for all other doors.
 SAYS = {
     "missing numbers": {
         "fit_stream": FINITE,
-        "train --no-refit": FINITE,
-        "train --learner smo": FINITE,
-        "train --no-standardise": FINITE,
+        "train --encode no": FINITE,
     },
-    "texts": {"fit_stream": TEXTS, "train --no-standardise": ALONE},
-    "missing texts": {"fit_stream": TEXTS, "train --no-standardise": ALONE},
-    "categories": {"fit_stream": TEXTS, "train --no-standardise": ALONE},
+    "texts": {"fit_stream": TEXTS, "train --encode no": ALONE},
+    "missing texts": {"fit_stream": TEXTS, "train --encode no": ALONE},
+    "categories": {"fit_stream": TEXTS, "train --encode no": ALONE},
     "dates": {"": TYPES},
     "structures": {"": TYPES},
     "more categories than are kept": {
         "fit_stream": "numbers in column 'x', got 'id0' in row 0",
-        "train --no-standardise": ALONE,
+        "train --encode no": ALONE,
     },
 }
 

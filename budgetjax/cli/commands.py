@@ -21,13 +21,18 @@ from budgetjax.online import BUDGET
 # and shows its traceback.
 EXPECTED = (ValueError, OSError, OverflowError, ImportError, MemoryError)
 # Python functions that a user of commands does not call, and messages do not name.
-FUNCTIONS = ("fit_stream", "refit", "sweep", "read")
+FUNCTIONS = ("train", "fit_stream", "refit", "sweep", "read")
 # The advice of errors about arguments, and the same for the command line.
 OPTION_ADVICE = {
     "texts= names columns that hold texts": "--ignore COLUMN leaves it out",
-    "encode=budgetjax.encoding.fit(X) reads texts and missing values": "train reads "
-    "missing values where it writes columns as codes: with a metric and --gamma scale, "
-    "or where a column has texts",
+    "encode=budgetjax.encoding.fit(X) reads texts and missing values": "--encode auto "
+    "reads missing values",
+    "encode='auto' reads texts": "--encode auto reads texts, and --ignore COLUMN "
+    "leaves it out",
+    "encode='auto' takes missing values": "--encode auto takes missing values",
+    "regression=True predicts numbers (or classes= names this many classes)": (
+        "--regression predicts numbers (or --classes names this many classes)"
+    ),
     "header=False reads files without names, and a target that is one of them says "
     "that these are names": "--no-header reads files without names, and a target that "
     "is one of them says that these are names",
@@ -184,14 +189,15 @@ def train(**given: Any) -> None:
 
     One row is one example. FILE is CSV, Parquet, Arrow, .npy or LIBSVM text, by its
     extension, and is read in parts, so it may be larger than memory. Several tables, or
-    a folder of them, count as one longer file. Rows should be in random order: if they
-    are sorted, the last ones count most, even though a shuffled sample of up to 8,192
-    rows is learned again at the end.
+    a folder of them, count as one longer file. Up to 8,192 rows are learned in random
+    order, as by the estimators in Python. A longer file should be in random order: if
+    it is sorted, the last rows count most in the stream, even though a sample of all
+    of them is learned again at the end.
 
     The learners ball-sgd, budget-svm, kernel-pegasos, sbp, sdca and smo (support vector
     machines) and dcd, linear-pegasos and mpu (linear ones) hold all rows in memory and
     find the best classifier, one-versus-rest for more than two classes. LIBSVM text
-    stays sparse for a linear one with --no-standardise.
+    stays sparse for a linear one with --encode no.
     """
     from budgetjax.cli.train import train as run
 
@@ -279,7 +285,9 @@ Examples:
     "learners.",
     several=True,
 )
-@options.standardise
+@options.encode
+@options.maintenance
+@options.loss
 @click.option(
     "--rows",
     type=options.AT_LEAST_1,
@@ -291,9 +299,7 @@ Examples:
     "--model",
     "-m",
     metavar="OUT",
-    help="Train the best combination on all rows of FILE, as train does with a gamma: "
-    "on standardised features. Without a gamma, train may write columns as codes, "
-    "which often predicts a table better.",
+    help="Train the best combination on all rows of FILE, as train does.",
 )
 @options.output(
     *(".csv", *options.PICTURES),

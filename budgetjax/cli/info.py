@@ -22,6 +22,8 @@ from budgetjax.tables.table_model import TableModel
 
 # A name, its text, and, if different, its value for programs.
 Line = tuple[str, str] | tuple[str, str, object]
+# The columns whose importance is shown.
+MOST_SHOWN = 10
 # The counters of a state, which also counts rows that it learns again.
 COUNTS = {
     "num_seen": "rows learned",
@@ -58,7 +60,7 @@ def _describe_header(header: dict[str, Any]) -> Iterator[Line]:
             yield name, about[name]
     if labels := about.get("labels"):
         yield "classes", f"{len(labels):,}: {reports.join_values(labels)}", labels
-    for name in ("file", "target", "solver", "refit"):
+    for name in ("file", "target", "solver"):
         if notes.get(name) is not None:
             yield f"{name} of training", str(notes[name]), notes[name]
 
@@ -75,15 +77,7 @@ def _describe_contents(path: str, about: dict[str, Any]) -> Iterator[Line]:
         return
     model = getattr(value, "model_", value)
     if isinstance(value, StreamModel):
-        again = int(value.state.num_seen) > value.num_rows
-        read = f"{value.num_rows:,}" + ", and a sample of them again" * again
-        yield "rows read", read, value.num_rows
-        error = targets.format_error(value.error, value.is_regressor)
-        error += ", by the stream, without the refit" * bool(notes.get("refit"))
-        yield "progressive error", error, value.error if value.num_rows else None
-        if (learned := notes.get("training_error")) is not None:
-            error = targets.format_error(learned, value.is_regressor)
-            yield "training error", f"{error}, of rows that it has learned", learned
+        yield from _describe_stream(value, notes)
     whole = TableModel.find(model) if isinstance(model, Model) else None
     if whole and isinstance(value, StreamModel | TableModel):
         scaled = "none" if whole.scaling is None else "every feature to deviation 1"
@@ -101,8 +95,41 @@ def _describe_contents(path: str, about: dict[str, Any]) -> Iterator[Line]:
         number = len(whole.parts)
         yield "models", f"{number}, one per class; the first:", number
     yield from _describe_model(model.inner if isinstance(model, Model) else model)
+    if isinstance(value, StreamModel):
+        yield from _describe_importances(value)
     for name, parameter in _choices(value).items():
-        yield name, str(parameter), parameter
+        yield name.replace("_", " "), str(parameter), parameter
+
+
+def _describe_stream(value: StreamModel, notes: dict[str, Any]) -> Iterator[Line]:
+    """The lines about the rows of a training, and its errors."""
+    again = int(value.state.num_seen) > value.num_rows
+    read = f"{value.num_rows:,}" + ", and a sample of them again" * again
+    yield "rows read", read, value.num_rows
+    error = targets.format_error(value.error, value.is_regressor)
+    error += ", by the stream, without the refit" * _refits(value)
+    yield "progressive error", error, value.error if value.num_rows else None
+    if (learned := notes.get("training_error")) is not None:
+        error = targets.format_error(learned, value.is_regressor)
+        yield "training error", f"{error}, of rows that it has learned", learned
+
+
+def _refits(model: StreamModel) -> bool:
+    """Whether a training has replaced the model of the stream."""
+    recipe: Any = model.recipe
+    return recipe is not None and recipe.refit
+
+
+def _describe_importances(model: StreamModel) -> Iterator[Line]:
+    """The most important columns in a learned metric, if there is one."""
+    if model.importances is None:
+        return
+    shares = np.asarray(model.importances)
+    names = model.model.feature_names or [f"column {i}" for i in range(len(shares))]
+    order = np.argsort(-shares, kind="stable")
+    text = ", ".join(f"{names[i]} ({shares[i]:.3f})" for i in order[:MOST_SHOWN])
+    values = {names[i]: float(shares[i]) for i in order}
+    yield "importances", text, values
 
 
 def _choices(value: Any) -> dict[str, Any]:

@@ -1,148 +1,78 @@
-"""The job of a command, and empty models for it."""
+"""The recipe of a command, from its options."""
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import click
-import jax
-import numpy as np
 
 from budgetjax import _checks, registry
-from budgetjax._errors import ArgumentError, InputError, names_errors
+from budgetjax._errors import ArgumentError
 from budgetjax._record import fields_of
-from budgetjax.cli import options, reading, reports, targets
-from budgetjax.online import defaults
-from budgetjax.online.defaults import Choice
+from budgetjax.cli import options
 from budgetjax.online.learner import Learner
+from budgetjax.online.maintenance import strategies
 from budgetjax.solvers.solver import Solver
-from budgetjax.stream.batches import Batches
-from budgetjax.tables import encoding, scaling
-from budgetjax.tables.encoding import Encoding
+from budgetjax.training.recipe import Recipe
 
-State = TypeVar("State")
-# Settings that are not fields of a learner, but names: of a strategy, and of a loss.
-NAMED = ("maintenance", "loss")
 # Fields of learners whose values only Python has, and fields that have an option.
 OBJECTS = ("optimizer", "kernel", "budget", "seed")
 # Arguments of the run of a solver; linear ones have no cache.
 RUN = ["max_steps", "cache_size"]
+OPTIONS = ("budget", "gamma", "seed", "maintenance", "loss", "penalty")
 # Why some arguments in Python are no settings.
 REFUSED = {
     "average": "a model file predicts by the last model",
     "optimizer": "only Python has objects of optax",
     "vectors": "only Python has arrays",
-    **{name: f"it is the option --{name}" for name in ("budget", "gamma", "seed")},
+    **{name: f"it is the option --{name}" for name in OPTIONS},
 }
 
 
-class Job(NamedTuple):
-    """A file to learn from, a summary of its targets, and the options of learners."""
+def make_recipe(training: options.TrainOptions) -> Recipe:
+    """The choices of a training, of several values the first."""
+    known = {field.name for field in fields_of(Recipe)}
+    given = {k: v for k, v in training._asdict().items() if k in known}
+    given["learner"] = make_learner(training) or "auto"
+    if training.maintenance is not None:
+        name, names = training.maintenance, strategies()
+        if name not in names:
+            shown = ", ".join(map(options.option_name, names))
+            raise click.UsageError(f"--maintenance must be one of {shown}, got {name}.")
+    with usage_errors("train"):
+        recipe = Recipe(**given)
+        # A loss has a name.
+        _ = recipe.losses
+    return recipe
 
-    source: Batches
-    about: targets.TargetSummary
-    training: options.TrainOptions
-    progress: bool = False
 
-    @classmethod
-    def of(
-        cls,
-        source: Batches,
-        about: targets.TargetSummary,
-        training: options.TrainOptions,
-    ) -> "Job":
-        """The job for these options, with weights of classes applied to the file."""
-        if training.class_weight is not None:
-            source = targets.apply_class_weights(source, about, training.class_weight)
-            source = reading.drop_weightless(source)
-        if source.texts and not training.standardise:
-            wanted = "have numbers alone with --no-standardise"
-            error = ArgumentError("X", wanted, f"texts in {source.texts[0]!r}")
-            error.function = source.name
-            raise error.advised("--ignore COLUMN leaves it out")
-        progress = options.shows_progress(training.quiet)
-        return cls(source, about, training, progress)
-
-    def say(self, name: str, text: str) -> None:
-        """Prints a line of the report."""
-        if not self.training.quiet:
-            reports.echo(reports.format_line(name, text))
-
-    def say_data(self, scaling: str | None = None) -> None:
-        """The lines about the file; `scaling` is the text, if it is not the usual."""
-        width = reports.with_count(self.source.num_features, "feature")
-        self.say("data", f"{self.source.name}, {width}")
-        self.say("target" if self.about.labels is None else "classes", self.about.text)
-        every = "every feature to mean 0 and deviation 1"
-        usual = every if self.training.standardise else "none"
-        if self.source.texts:
-            usual = "every feature in units of its quartiles, with a code per text"
-        self.say("scaling", scaling or usual)
-
-    def say_learner(self, name: str, about: str) -> None:
-        """The line about the learner of this name."""
-        settings = self.training.settings.items()
-        extra = "".join(f", {key} {value}" for key, value in settings)
-        self.say("learner", f"{name}{about}{extra}")
-
-    def choice(self, *, refits: bool) -> Choice:
-        """The online learner and the arguments of its `init`."""
-        labels = self.about.labels
-        with usage_errors():
-            return defaults.choose(
-                self.learner(refits=refits),
-                num_classes=None if labels is None else len(labels),
-                seed=self.training.seed,
-                refits=refits,
-                **self.named,
+def make_learner(training: options.TrainOptions) -> Learner | None:
+    """The learner of this name with its settings; None for the default."""
+    name, settings = training.learner, training.settings
+    if name is None and not settings:
+        return None
+    family = Recipe(regression=training.regression, refit=training.refit).family
+    default = family.before_refit if training.refit else family.without_refit
+    kind = type(default)
+    if name is not None:
+        kind = registry.learner_classes()[options.python_name(name)]
+        if training.regression and "num_outputs" not in kind.takes:
+            able = [
+                name_of(one)
+                for one in registry.learner_classes().values()
+                if "num_outputs" in one.takes
+            ]
+            raise click.UsageError(
+                f"--learner must be one of {', '.join(able)} for numbers, got {name}"
             )
-
-    @property
-    def named(self) -> dict[str, Any]:
-        """The settings that are not fields of the learner, but names."""
-        settings = self.training.settings
-        given = {name: str(settings[name]) for name in NAMED if name in settings}
-        return {name: options.python_name(one) for name, one in given.items()}
-
-    def learner(self, *, refits: bool) -> Learner:
-        """The online learner with its settings; of several values the first."""
-        name, settings = self.training.learner, self.training.settings
-        labels = self.about.labels
-        num_classes = None if labels is None else len(labels)
-        kind = type(defaults.learner_of(None, num_classes, refits=refits))
-        if name is not None:
-            kind = registry.learner_classes()[options.python_name(name)]
-            _check_targets(name, kind, num_classes)
-        name, free = name_of(kind), settings_of(kind)
-        for key in settings:
-            if key in REFUSED and key not in free:
-                raise click.UsageError(f"--set {key}: {REFUSED[key]}.")
-        check_settings(name, settings, free)
-        with usage_errors():
-            return _make_learner(kind, settings)
-
-    def fit_names(self, X: Any) -> Encoding:
-        """The codes of names in these rows, with numbers in units of quartiles."""
-        with names_errors(self.source.name):
-            return encoding.fit(X, 0, more_to_come=True)
-
-    def default_gamma(self, X: np.ndarray, *, scaled: bool = False) -> float:
-        """The default gamma of these rows."""
-        if not scaled:
-            known = scaling.Scaling.empty(X.shape[1])
-            # A value that is not finite is reported, with its place, when it is
-            # learned.
-            X = X[np.all(np.isfinite(X), axis=1)]
-            if self.training.standardise:
-                with names_errors(self.source.name):
-                    X = known.updated(X).apply(X)
-        try:
-            return scaling.default_gamma(X)
-        except ValueError as error:
-            raise InputError(
-                f"{self.source.name}: --gamma scale needs rows that differ: {error}"
-            ) from error
+    free = settings_of(kind)
+    for key in settings:
+        if key in REFUSED and key not in free:
+            raise click.UsageError(f"--set {key}: {REFUSED[key]}.")
+    check_settings(name_of(kind), settings, free)
+    with usage_errors():
+        return _make_learner(kind, settings)
 
 
 def name_of(kind: type[Learner] | type[Solver]) -> str:
@@ -151,14 +81,14 @@ def name_of(kind: type[Learner] | type[Solver]) -> str:
 
 
 def settings_of(kind: type[Learner] | type[Solver]) -> list[str]:
-    """What `--set` can give a learner or a solver: its fields, and what has a name."""
+    """What `--set` can give: fields of a learner or a solver, and how long it runs."""
     fields = [field.name for field in fields_of(kind) if field.name not in OBJECTS]
     if issubclass(kind, Solver):
         # Its penalty is the option.
         own = [name for name in fields if name != "penalty"]
         return own + RUN[: 1 if kind.linear else 2]
-    named = ["maintenance"] * ("maintenance" in kind.takes) + ["loss"]
-    return [*dict.fromkeys([*fields, *named])]
+    # Its loss is an option, as that of the refit.
+    return [name for name in fields if name != "loss"]
 
 
 def check_settings(
@@ -173,25 +103,9 @@ def check_settings(
             )
 
 
-def _check_targets(name: str, kind: type[Learner], num_classes: int | None) -> None:
-    """Raises if this learner cannot learn the targets."""
-    asked = "num_outputs" if num_classes is None else "num_classes"
-    if num_classes == 2 or asked in kind.takes:
-        return
-    able = [
-        name_of(one)
-        for one in registry.learner_classes().values()
-        if asked in one.takes
-    ]
-    what = "numbers" if num_classes is None else f"{num_classes} classes"
-    raise click.UsageError(
-        f"--learner must be one of {', '.join(able)} for {what}, got {name}"
-    )
-
-
 def _make_learner(kind: type[Learner], settings: Mapping[str, Any]) -> Learner:
     """The learner with the first values of its fields, after a check of all values."""
-    fields = {field.name: field for field in fields_of(kind) if field.name not in NAMED}
+    fields = {field.name: field for field in fields_of(kind)}
     given = {name: settings[name] for name in fields if name in settings}
     swept = {name: one for name, one in given.items() if isinstance(one, list)}
     for name, field in fields.items():
@@ -208,24 +122,13 @@ def _make_learner(kind: type[Learner], settings: Mapping[str, Any]) -> Learner:
 
 
 @contextlib.contextmanager
-def usage_errors() -> Iterator[None]:
+def usage_errors(option: str = "--set") -> Iterator[None]:
     """Errors about arguments become those of a wrong command line."""
     try:
         yield
     except ArgumentError as error:
-        error.function = "--set"
+        error.function = option
         raise click.UsageError(str(error)) from error
-
-
-def init_model(what: str, init: Callable[[], State], more: int = 0) -> State:
-    """An empty model, made by one program after a check of the memory.
-
-    `what` names it in the message, and `more` is the number of bytes for its training.
-    """
-    leaves = jax.tree.leaves(jax.eval_shape(init))
-    needed = more + sum(leaf.size * leaf.dtype.itemsize for leaf in leaves)
-    check_memory(f"for {what}", needed)
-    return jax.jit(init)()
 
 
 def check_memory(what: str, needed: int) -> None:

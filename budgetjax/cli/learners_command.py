@@ -10,7 +10,6 @@ from budgetjax import registry
 from budgetjax._record import fields_of, value_repr
 from budgetjax.cli import options, reports
 from budgetjax.cli.learners import name_of, settings_of
-from budgetjax.online import defaults
 from budgetjax.online.learner import Learner
 from budgetjax.online.maintenance import strategies
 from budgetjax.solvers.solver import Solver
@@ -39,6 +38,8 @@ def learners(name: str | None) -> None:
         return
     for kind in known.values():
         click.echo(reports.format_line(name_of(kind), _summary(kind)))
+    names = ", ".join(map(options.option_name, strategies()))
+    click.echo(f"\nStrategies of a full budget, for --maintenance: {names}")
 
 
 def _describe(kind: Kind) -> str:
@@ -54,8 +55,9 @@ def _describe(kind: Kind) -> str:
     text.write_text(f"{name_of(kind)}: {_summary(kind)}")
     text.write_paragraph()
     text.write_text(f"It learns {', or '.join(targets)}.")
-    with text.section("Settings, for --set NAME=VALUE"):
-        text.write_dl(_settings(kind))
+    if settings := _settings(kind):
+        with text.section("Settings, for --set NAME=VALUE"):
+            text.write_dl(settings)
     return text.getvalue()
 
 
@@ -66,20 +68,8 @@ def _settings(kind: Kind) -> list[tuple[str, str]]:
         default = f"default: {value_repr(field.default)}"
         default = "required" if field.default is dataclasses.MISSING else default
         about[field.name] = f"{about.get(field.name, '')}  [{default}]".strip()
-    about |= ABOUT_SOLVERS if issubclass(kind, Solver) else _names(kind)
+    about |= ABOUT_SOLVERS if issubclass(kind, Solver) else {}
     return [(name, about[name]) for name in settings_of(kind)]
-
-
-def _names(kind: type[Learner]) -> dict[str, str]:
-    """The names to choose from, for settings that are names."""
-    makes_room = ", ".join(map(options.option_name, strategies()))
-    losses = ", ".join(defaults.CLASSIFIER.losses)
-    if "num_outputs" in kind.takes:
-        losses += f"; of numbers {', '.join(defaults.REGRESSOR.losses)}"
-    return {
-        "maintenance": f"the strategy that makes room in a full budget: {makes_room}.",
-        "loss": f"the loss, also of the refit: {losses}.  [default: the first]",
-    }
 
 
 def _summary(kind: Kind) -> str:

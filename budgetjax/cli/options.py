@@ -68,14 +68,20 @@ def format_names() -> tuple[str, ...]:
 
 
 POSITIVE = Finite(min=0, min_open=True)
-AT_LEAST_1 = click.IntRange(min=1)
+AT_LEAST_0, AT_LEAST_1 = click.IntRange(min=0), click.IntRange(min=1)
 # Slots are 32-bit integers, and one is spare.
 SLOTS = click.IntRange(min=1, max=2**31 - 2)
 
 
-def gamma(text: str) -> float | None:
-    """A positive number, or the word `scale`, which is None."""
-    return None if text == "scale" else POSITIVE.convert(text, None, None)
+def word_or(one: click.ParamType, *words: str, **values: Any) -> Callable[[str], Any]:
+    """One of some words, or a value of a type; `values` are what words stand for."""
+
+    def parse(text: str) -> Any:
+        if text in words:
+            return text
+        return values[text] if text in values else one.convert(text, None, None)
+
+    return parse
 
 
 def numbers(one: click.ParamType) -> Callable[[str], list[Any]]:
@@ -203,22 +209,26 @@ class Columns(NamedTuple):
 
 
 class TrainOptions(NamedTuple):
-    """How `train` and `sweep` learn; None is the default."""
+    """How `train` and `sweep` learn; most are fields of `budgetjax.Recipe`."""
 
     learner: str | None = None
     settings: Mapping[str, Any] = types.MappingProxyType({})
     budget: int = online.BUDGET
-    gamma: float | None = None
-    penalty: float | None = None
-    standardise: bool = True
+    kernel: str = "rbf"
+    gamma: float | str = "auto"
+    maintenance: str | None = None
+    loss: str | None = None
+    refit: bool = True
+    penalty: float | str = "auto"
+    move_vectors: bool = False
+    learn_metric: bool | str | int = "auto"
+    encode: bool | str | int = "auto"
+    epochs: int = 1
     regression: bool = False
+    seed: int = 0
     classes: str | None = None
     class_weight: str | None = None
-    epochs: int = 1
-    refit: bool = True
-    metric: bool = True
     checkpoint: str | None = None
-    seed: int = 0
     quiet: bool = False
 
     def check(self) -> None:
@@ -349,12 +359,30 @@ def learner(*, solves: bool = False) -> Decorator:
     )
 
 
-standardise = click.option(
-    "--standardise/--no-standardise",
-    default=True,
-    help="Bring features to one scale: mean 0 and deviation 1, as known so far; in "
-    "train with a metric, units of quartiles, or codes of quantiles, with a code for "
-    "missing values; with columns of text, units of quartiles and a code per text.",
+encode = click.option(
+    "--encode",
+    type=word_or(AT_LEAST_0, "auto", no=False),
+    metavar="[auto|no|BINS]",
+    default="auto",
+    help="How columns are written: as clipped numbers and codes of their quantiles, in "
+    "BINS bins; auto: bins that grow with the rows; no: as they are. Texts and missing "
+    "values need codes. A solver has clipped numbers by default.",
+)
+
+maintenance = click.option(
+    "--maintenance",
+    metavar="NAME",
+    type=python_name,
+    help="The strategy that makes room in a full budget, such as project; see "
+    "budgetjax learners.  [default: merge]",
+)
+
+loss = click.option(
+    "--loss",
+    metavar="NAME",
+    type=python_name,
+    help="The loss: hinge or logistic; of numbers squared, huber, absolute, poisson or "
+    "gamma.  [default: the first]",
 )
 
 regression = click.option(
@@ -379,24 +407,32 @@ train_options = combine_options(
         help="Maximum number of support vectors: more are slower and often better. For "
         "budget-svm, the number of examples that count.",
     ),
-    click.option(
-        "--gamma",
-        type=gamma,
-        metavar="[scale|NUMBER]",
-        default="scale",
-        help="Gamma of the kernel exp(-gamma |x - z|^2); scale: 2 / mean squared "
-        "distance.",
-    ),
     learner(solves=True),
     settings(
         "A field of the learner, such as regularization=1e-3; see budgetjax learners."
     ),
-    standardise,
+    click.option(
+        "--kernel",
+        type=click.Choice(["rbf", "laplacian", "poly", "sigmoid", "linear"]),
+        default="rbf",
+        help="The kernel, as in scikit-learn.",
+    ),
+    click.option(
+        "--gamma",
+        type=word_or(POSITIVE, "auto", "scale"),
+        metavar="[auto|scale|NUMBER]",
+        default="auto",
+        help="Gamma of the kernel, for encoded columns; scale: 2 / mean squared "
+        "distance; auto: a multiple of it that grows with the budget.",
+    ),
+    encode,
+    maintenance,
+    loss,
     click.option(
         "--epochs",
         type=AT_LEAST_1,
         default=1,
-        help="Passes over the file, in its order.",
+        help="Passes over the rows.",
     ),
     click.option(
         "--refit/--no-refit",
@@ -405,23 +441,29 @@ train_options = combine_options(
     ),
     click.option(
         "--penalty",
-        type=POSITIVE,
+        type=word_or(POSITIVE, "auto"),
+        metavar="[auto|NUMBER]",
+        default="auto",
         help="Penalty of errors, in the refit or of a solver; smaller gives a smoother "
-        "model.  [default: 10, or the best of 0.01 to 10 for up to 5,000 rows; "
-        f"{SOLVER_PENALTY:g} for a solver]",
+        "model. auto: 10, or the best of 0.01 to 10 for up to 5,000 rows; "
+        f"{SOLVER_PENALTY:g} for a solver.",
     ),
     click.option(
-        "--metric/--no-metric",
-        default=True,
-        help="In the refit, learn a linear map of the features too, in about 40 passes "
-        "over the file, and write columns as codes of their quantiles, each where that "
-        "predicts held-out rows better; from 200 rows on.",
+        "--learn-metric",
+        type=word_or(AT_LEAST_1, "auto", "diagonal", yes=True, no=False),
+        metavar="[auto|yes|no|diagonal|RANK]",
+        default="auto",
+        help="In the refit, learn a linear map of the columns and their codes too; "
+        "auto: where that predicts held-out rows better, from 200 rows on.",
+    ),
+    click.option(
+        "--move-vectors", is_flag=True, help="Move the support vectors in the refit."
     ),
     regression,
     click.option(
         "--classes",
         metavar="LABEL,LABEL...",
-        help="All classes; without them, one pass over the file finds them.",
+        help="All classes, in order; without them, those of the file.",
     ),
     click.option(
         "--checkpoint",

@@ -4,7 +4,7 @@ import csv
 import io
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import click
 import numpy as np
@@ -45,6 +45,13 @@ def echo(text: str, *, err: bool = False) -> None:
         stream = sys.stderr if err else sys.stdout
         # The rest of its buffer would raise an error at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def reporter(quiet: bool) -> Callable[[str, str], None]:
+    """What prints a line of a report, or nothing."""
+    if quiet:
+        return lambda name, text: None
+    return lambda name, text: echo(format_line(name, text))
 
 
 def is_special(path: str) -> bool:

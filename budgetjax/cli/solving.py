@@ -8,11 +8,11 @@ import click
 import numpy as np
 
 from budgetjax import registry
-from budgetjax._errors import names_errors
+from budgetjax._errors import ArgumentError, InputError, names_errors
 from budgetjax._record import fields_of
 from budgetjax._rows import SparseMatrix
 from budgetjax.cli import learners, options, reading, reports, targets
-from budgetjax.cli.learners import Job
+from budgetjax.cli.targets import Counted
 from budgetjax.kernels import RBF
 from budgetjax.solvers.kernel import norms
 from budgetjax.solvers.kernel.budget_svm import BudgetSVM
@@ -24,13 +24,15 @@ from budgetjax.solvers.one_versus_rest import (
     one_versus_rest,
 )
 from budgetjax.solvers.solver import Solver
-from budgetjax.stream.batches import cast_numbers
-from budgetjax.tables import scaling
+from budgetjax.stream.batches import Batches, cast_numbers
+from budgetjax.tables import encoding, scaling
 from budgetjax.tables.columns import join_rows
 from budgetjax.tables.encoding import Encoding
-from budgetjax.tables.scaling import Scaling
 from budgetjax.tables.table_model import TableModel
+from budgetjax.training.sample import find_classes
 
+# How a solver takes columns, for the report.
+QUARTILES = "in units of their quartiles, outliers clipped"
 # Fields that have no default for classifiers, or a better one.
 CLASSIFIER_DEFAULTS: dict[type[Solver], dict[str, Any]] = {
     SBP: {"slack": 0.003, "tolerance": 1.0},
@@ -40,30 +42,42 @@ CLASSIFIER_DEFAULTS: dict[type[Solver], dict[str, Any]] = {
 BYTES = 16
 
 
-def train(job: Job, kind: type[Solver]) -> TableModel:
+def train(
+    say: Callable[[str, str], None],
+    counted: Counted,
+    classes: np.ndarray | None,
+    training: options.TrainOptions,
+    kind: type[Solver],
+) -> TableModel:
     """Trains with a solver: one model for two classes, otherwise one per class."""
-    make, options_of_run = _read_settings(job.training, kind)
-    X, y, weight, scaling = _read_all(job, kind)
-    job.say_data()
+    make, options_of_run = _read_settings(training, kind)
+    source = counted.source
+    X, y, weight, codes = _read_all(source, classes, training, kind)
+    if classes is None:
+        with names_errors(source.name):
+            classes = find_classes(np.unique(y).tolist(), len(y))
+    say("classes", counted.text(classes))
+    say("columns", "as they are" if codes is None else QUARTILES)
     kernel = {}
     if not kind.linear:
-        gamma = job.training.gamma or job.default_gamma(X, scaled=True)
+        gamma = training.gamma
+        if isinstance(gamma, str):
+            gamma = default_gamma(source.name, X)
         kernel = {"kernel": RBF(gamma)}
-        job.say("kernel", f"Gaussian, gamma {gamma:.4g}")
+        say("kernel", f"Gaussian, gamma {gamma:.4g}")
     with learners.usage_errors():
         solver = make(**kernel)
-    name, penalty = options.option_name(registry.name_of(kind)), _penalty(job.training)
-    shown = f", budget {job.training.budget:g}" if kind is BudgetSVM else ""
+    name, penalty = learners.name_of(kind), _penalty(training)
+    shown = f", budget {training.budget:g}" if kind is BudgetSVM else ""
     shown += f", penalty {penalty:g}" if _has(kind, "penalty") else ""
-    job.say_learner(name, shown)
-    job.say("read", f"{reports.with_count(len(y), 'row')}, all of them in memory")
-    classes = job.about.labels
-    assert classes is not None, "numbers are for online learners"
+    shown += "".join(f", {key} {value}" for key, value in training.settings.items())
+    say("learner", name + shown)
+    say("read", f"{reports.with_count(len(y), 'row')}, all of them in memory")
     solutions = one_versus_rest(
         *(solver, X, y, classes),
         weight=weight,
-        random=np.random.RandomState(job.training.seed),
-        progress=job.progress,
+        random=np.random.RandomState(training.seed),
+        progress=options.shows_progress(training.quiet),
         **options_of_run,
     )
     advice = "raise by --set max_steps, or tolerance"
@@ -72,8 +86,18 @@ def train(job: Job, kind: type[Solver]) -> TableModel:
     model = combine_models(solutions)
     if not kind.linear:
         each = [len(one.model.vectors) for one in solutions]
-        job.say("support vectors", f"{max(each):,}" + " at most" * (len(each) > 1))
-    return TableModel(model, scaling, classes, job.source.feature_names)
+        say("support vectors", f"{max(each):,}" + " at most" * (len(each) > 1))
+    return TableModel(model, codes, classes, source.feature_names)
+
+
+def default_gamma(name: str, X: np.ndarray) -> float:
+    """The default gamma of these rows of a source of this name."""
+    try:
+        return scaling.default_gamma(X)
+    except ValueError as error:
+        raise InputError(
+            f"{name}: --gamma scale needs rows that differ: {error}"
+        ) from error
 
 
 def find_solver(learner: str | None) -> type[Solver] | None:
@@ -81,14 +105,16 @@ def find_solver(learner: str | None) -> type[Solver] | None:
     if learner is None or learner not in options.solver_names():
         return None
     kind = registry.solver_classes()[options.python_name(learner)]
-    refused = ["epochs", "refit", "metric", "checkpoint", "regression"]
+    refused = ["epochs", "refit", "learn_metric", "checkpoint", "regression"]
+    refused += ["kernel", "maintenance", "loss", "move_vectors"]
     refused += [] if kind is BudgetSVM else ["budget"]
     refused += [] if _has(kind, "penalty") else ["penalty"]
     refused += ["gamma"] if kind.linear else []
     source_of = click.get_current_context().get_parameter_source
     for name in refused:
         if source_of(name) is not click.core.ParameterSource.DEFAULT:
-            raise click.UsageError(f"--{name} is not for --learner {learner}.")
+            option = name.replace("_", "-")
+            raise click.UsageError(f"--{option} is not for --learner {learner}.")
     return kind
 
 
@@ -97,7 +123,8 @@ def _has(kind: type[Solver], name: str) -> bool:
 
 
 def _penalty(training: options.TrainOptions) -> float:
-    return training.penalty or options.SOLVER_PENALTY
+    given = training.penalty
+    return options.SOLVER_PENALTY if isinstance(given, str) else given
 
 
 def _read_settings(
@@ -121,42 +148,49 @@ def _read_settings(
 
 
 def _read_all(
-    job: Job, solver: type[Solver]
-) -> tuple[Any, np.ndarray, np.ndarray | None, Scaling | Encoding | None]:
-    """All scaled rows, their targets and weights, and the scaling."""
-    source, row, parts = job.source, 0, []
-    known = None
-    if job.training.standardise and not source.texts:
-        known = Scaling.empty(source.num_features)
+    source: Batches,
+    classes: np.ndarray | None,
+    training: options.TrainOptions,
+    solver: type[Solver],
+) -> tuple[Any, np.ndarray, np.ndarray | None, Encoding | None]:
+    """All rows as the solver takes them, targets and weights, and the encoding."""
+    row, parts, encodes = 0, [], training.encode is not False
+    if source.texts and not encodes:
+        wanted = "have numbers alone where columns are not encoded"
+        error = ArgumentError("X", wanted, f"texts in {source.texts[0]!r}")
+        error.function = source.name
+        raise error.advised("encode='auto' reads texts")
     for X, y, *weight in source:
         with names_errors(source.name):
-            targets.check_targets(y, job.about.labels, row)
+            if classes is not None:
+                targets.check_targets(y, classes, row)
             if not isinstance(X, SparseMatrix):
-                rows = max(row + len(y), job.about.rows or 0)
                 what = f"for all rows of {source.name}"
                 if solver.linear and source.feature_names is None:
-                    what += " (--no-standardise keeps LIBSVM text sparse)"
+                    what += " (--encode no keeps LIBSVM text sparse)"
+                rows = max(row + len(y), source.num_rows or 0)
                 learners.check_memory(what, BYTES * rows * source.num_features)
-                names = bool(source.texts)
-                reading.check_finite(source, X, row, takes_missing=names)
-                if known is not None:
-                    known = known.updated(X, first_row=row)
-                elif not names:
+                reading.check_finite(source, X, row, takes_missing=encodes)
+                if not encodes:
                     if not row:
                         scaling.warn_unscaled(source.name, X)
                     X = cast_numbers("X", X, np.float32, row, source.feature_names)
         parts.append((X, y, *weight))
         row += len(y)
+    if not row:
+        raise ValueError(f"{source.name}: the file must have rows, got none")
     rows, y, *weight = zip(*parts, strict=True)
     y, *weight = (np.concatenate(arrays) for arrays in (y, *weight))
-    if source.texts:
-        X = join_rows(rows)
-        known = job.fit_names(X)
-        X = known.apply(X)
-    elif isinstance(rows[0], SparseMatrix):
+    codes = None
+    if isinstance(rows[0], SparseMatrix):
         import scipy.sparse  # takes a tenth of a second
 
-        X = scipy.sparse.csr_array(scipy.sparse.vstack(rows))
-    else:
-        X = np.concatenate([X if known is None else known.apply(X) for X in rows])
-    return X, y, weight[0] if weight else None, known
+        joined = scipy.sparse.csr_array(scipy.sparse.vstack(rows))
+        return joined, y, weight[0] if weight else None, None
+    X: Any = join_rows(rows)
+    if encodes:
+        bins = 0 if isinstance(training.encode, str) else int(training.encode)
+        with names_errors(source.name):
+            codes = encoding.fit(X, bins)
+            X = codes.apply(X)
+    return X, y, weight[0] if weight else None, codes

@@ -9,19 +9,27 @@ import jax
 import numpy as np
 
 from budgetjax import plots
-from budgetjax._errors import names_errors
-from budgetjax.cli import options, reading, reports, targets
-from budgetjax.cli.learners import Job, name_of
+from budgetjax._errors import InputError, names_errors
+from budgetjax.cli import learners, options, reading, reports, targets
 from budgetjax.cli.plot import draw
-from budgetjax.cli.train import measure_training_error, train_online
+from budgetjax.cli.targets import Counted
+from budgetjax.cli.train import (
+    describe,
+    describe_source,
+    measure_training_error,
+    train_online,
+)
 from budgetjax.kernels import RBF
 from budgetjax.online import sweeps
 from budgetjax.online.importance import SeenWeights
 from budgetjax.saving import model_files
 from budgetjax.stream.batches import Batches
+from budgetjax.stream.model import StreamModel
 from budgetjax.tables.columns import join_rows
-from budgetjax.tables.scaling import Scaling
-from budgetjax.tables.table_model import TableModel
+from budgetjax.training import fit
+from budgetjax.training.recipe import Recipe
+from budgetjax.training.rows import Data, Sample, to_array
+from budgetjax.training.train import read_data
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -46,25 +54,28 @@ def sweep(
     """Tries all combinations of hyperparameters, and writes the table and the best."""
     training.check()
     regression, quiet = training.regression, training.quiet
-    shown = reports.join_values([os.path.basename(one) for one in file])
-    notes = {"file": shown, "target": columns.target, "refit": True}
     reports.check_outputs({"--output": output, "--model": model}, *file)
     source = reading.open_examples(file, columns, regression=regression)
-    batch, whole = _first_rows(source, rows)
+    if training.class_weight is not None:
+        weighed = targets.weigh_classes(source, training.class_weight, None)
+        source = reading.drop_weightless(weighed)
+    batch, is_whole = _first_rows(source, rows)
     first = dataclasses.replace(source, read=lambda: iter([batch]), read_targets=None)
-    about = targets.summarise_targets(first, regression=regression)
-    job = Job.of(first, about, training)
-    name, axes, table = _run_grid(job, gammas, budgets)
+    # The stream is what is compared.
+    plain = training._replace(refit=False, budget=max(budgets))
+    recipe = learners.make_recipe(plain)
+    data = read_data(recipe, first)
+    swept = {k: v for k, v in training.settings.items() if isinstance(v, list)}
+    name, axes, table = _run_grid(source.name, recipe, data, gammas, budgets, swept)
+    count, classes = len(data.y), data.labels.classes
+    what = "numbers" if classes is None else f"{len(classes)} classes"
     if not quiet:
-        number = f"{len(batch[1]):,} rows"
-        read = number if whole else f"the first {number} (--rows)"
-        what = "numbers" if about.labels is None else f"{len(about.labels)} classes"
+        number = f"{count:,} rows"
+        read = number if is_whole else f"the first {number} (--rows)"
         reports.echo(f"{source.name}: {read}, {what}, {name}\n")
         reports.echo(reports.aligned(table))
     if model is not None:
         best = {key: column[0] for key, column in table.items()}
-        if not whole:
-            about = targets.summarise_targets(source, regression=regression)
         # The best of each list of values; words are not in the table.
         settings = {key: best.get(key, one) for key, one in training.settings.items()}
         training = training._replace(
@@ -72,63 +83,75 @@ def sweep(
         )
         if not quiet:
             reports.echo("")
-        whole_job = Job.of(source, about, training)
-        fitted = train_online(whole_job)
-        error = measure_training_error(whole_job, fitted)
-        model_files.write(model, fitted, {**notes, "training_error": error})
-        job.say("model", model)
+        fitted, error = _train_best(source, training)
+        shown = reports.join_values([os.path.basename(one) for one in file])
+        notes = {"file": shown, "target": columns.target, "training_error": error}
+        model_files.write(model, fitted, notes)
+        reports.reporter(quiet)("model", model)
     if output is None:
         return
     if output.lower().endswith(".csv"):
         text = reports.as_csv([list(table), *zip(*table.values(), strict=True)])
         model_files.replace(output, [text.encode()])
         return
-    title = f"{source.name}: {name}, {reports.with_count(len(batch[1]), 'row')}"
+    title = f"{source.name}: {name}, {reports.with_count(count, 'row')}"
     draw(output, lambda: _figure(table, axes, title, regression))
 
 
+def _train_best(
+    source: Batches, training: options.TrainOptions
+) -> tuple[StreamModel, float]:
+    """The model of all rows by these options, and its error on them."""
+    say, recipe = reports.reporter(training.quiet), learners.make_recipe(training)
+    counted = Counted(source, regression=training.regression)
+    say("data", describe_source(source))
+    fitted = train_online(recipe, counted, None, training)
+    describe(say, fitted, recipe, counted, training)
+    return fitted, measure_training_error(say, counted.source, fitted)
+
+
 def _run_grid(
-    job: Job, gamma: list[float] | None, budget: list[int]
+    source: str,
+    recipe: Recipe,
+    data: Data,
+    gammas: list[float] | None,
+    budgets: list[int],
+    swept: dict[str, list[Any]],
 ) -> tuple[str, list[str], dict[str, list[Any]]]:
     """The learner, the names of the swept hyperparameters, and the table of results."""
-    about, settings = job.about, job.training.settings
-    X, y, *weight = next(job.source.read())
-    choice = job.choice(refits=False)
-    swept = {key: given for key, given in settings.items() if isinstance(given, list)}
-    names = bool(job.source.texts)
-    reading.check_finite(job.source, X, 0, takes_missing=names)
-    if names:
-        X = job.fit_names(X).apply(X)
-    if gamma is None:
-        usual = job.default_gamma(X, scaled=names)
-        gamma = [float(f"{multiple * usual:.4g}") for multiple in MULTIPLES]
-
+    *_, codes = recipe.encodings(data.X, data.nominal)
+    sample = Sample(data.X, codes)
+    if gammas is None:
+        usual = recipe.gamma_of(sample, codes)
+        if isinstance(usual, str):
+            raise InputError(f"{source}: --gamma needs rows that differ")
+        gammas = [float(f"{multiple * usual:.4g}") for multiple in MULTIPLES]
+    choice, labels, capacity = recipe.choose(data.labels), data.labels, max(budgets)
     _use_all_cores()
-    coded = TableModel(None, classes=about.labels, intercept=about.mean)
-    with names_errors(job.source.name):
-        if job.training.standardise and not names:
-            X = Scaling.empty(X.shape[1]).updated(X).apply(X)
-        y = coded.encode_targets(y)
+    X = data.X if codes is None else codes.apply(to_array(data.X))
 
     def init(gamma: Any, budget: Any, **more: Any) -> Any:
-        return dataclasses.replace(choice.learner, **more).init(
+        state = dataclasses.replace(choice.learner, **more).init(
             RBF(gamma),
             num_features=X.shape[1],
             budget=budget,
             capacity=capacity,
             **choice.arguments,
         )
+        return fit.set_loss(recipe, state, labels)
 
-    capacity = max(budget)
-    grid = sweeps.grid(gamma=gamma, budget=budget, **swept)
-    weights = SeenWeights().relative(weight[0])[0] if weight else None
-    result = sweeps.sweep(grid.init(init), X, y, weight=weights)
+    grid = sweeps.grid(gamma=gammas, budget=budgets, **swept)
+    weights = SeenWeights().relative(data.weights)[0]
+    with names_errors(source):
+        y = labels.encode_targets(data.y)
+    result = sweeps.sweep(grid.init(init), to_array(X), y, weight=weights)
     error, states = np.asarray(result.error), cast("State", result.states)
-    table = grid.table(
-        error=np.sqrt(error) if about.labels is None else error,
-        vectors=np.asarray(states.num_active),
-    )
-    return name_of(type(choice.learner)), list(grid.names), table
+    if recipe.regression:
+        unit = np.asarray(labels.unit_of_targets, error.dtype)
+        error = np.sqrt(error) * unit
+    table = grid.table(error=error, vectors=np.asarray(states.num_active))
+    name = learners.name_of(type(choice.learner))
+    return name, list(grid.names), table
 
 
 def _figure(

@@ -3,9 +3,8 @@
 import collections
 import contextlib
 import dataclasses
-import types
-from collections.abc import Generator, Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Generator, Iterator
+from typing import Any
 
 import click
 import numpy as np
@@ -15,30 +14,54 @@ from budgetjax.cli import reports
 from budgetjax.cli.options import BALANCED
 from budgetjax.stream import batches
 from budgetjax.stream.batches import Batches
+from budgetjax.stream.reservoir import default_size
 from budgetjax.tables.labels import encode_labels
 from budgetjax.tables.scaling import Scaling
 
-# More distinct numbers are probably targets of a regression.
-MANY_CLASSES = 100
-# Rows count as sorted if their class changes less often than this fraction of the
-# changes in shuffled rows.
-SORTED = 0.1
-ENOUGH_ROWS = 50
 
+class Counted:
+    """A source that counts its targets when first read, and keeps the rows if few.
 
-class TargetSummary(NamedTuple):
-    """The result of a pass over the targets: the classes, or None for a regression.
-
-    It also has the line of the report, a warning or an empty text, the mean of numbers,
-    which is the model's intercept, and the number of rows per class, if counted.
+    Attributes:
+      source: the source.
+      counts: the number of rows of each label; empty for numbers.
     """
 
-    labels: np.ndarray | None
-    rows: int | None
-    text: str
-    warning: str = ""
-    mean: float = 0.0
-    counts: Mapping[Any, int] = types.MappingProxyType({})
+    def __init__(self, source: Batches, *, regression: bool):
+        self.counts: collections.Counter = collections.Counter()
+        self._scaling = Scaling.empty(1)
+        self._kept: list[tuple[Any, ...]] | None = None
+        self._read, self._regression = source.read, regression
+        self._most = default_size(source.num_features)
+        self.source = dataclasses.replace(source, read=self._iterate)
+
+    def _iterate(self) -> Iterator[tuple[Any, ...]]:
+        if self._kept is not None:
+            yield from self._kept
+            return
+        kept: list[tuple[Any, ...]] | None = []
+        known, counts, rows = Scaling.empty(1), collections.Counter(), 0
+        for batch in self._read():
+            y = batch[1]
+            rows += len(y)
+            if self._regression and y.dtype.kind in "biuf":
+                known = known.updated(y[np.isfinite(y)].astype(np.float64)[:, None])
+            elif not self._regression:
+                counts.update(y.tolist())
+            kept = None if kept is None or rows > self._most else [*kept, batch]
+            yield batch
+        self._scaling, self.counts, self._kept = known, counts, kept
+
+    def text(self, labels: np.ndarray | None) -> str:
+        """What the targets are, for the report; `labels` are those of the model."""
+        if labels is None:
+            mean, deviation = self._scaling.mean[0], self._scaling.deviation[0]
+            return f"mean {mean:.4g}, deviation {deviation:.4g}"
+        words = [
+            f"{reports.format_label(one)} ({self.counts[one]:,})"
+            for one in labels.tolist()
+        ]
+        return reports.join_values(words)
 
 
 def read_targets(source: Batches) -> Generator[np.ndarray, None, None]:
@@ -51,74 +74,18 @@ def read_targets(source: Batches) -> Generator[np.ndarray, None, None]:
         raise ValueError(f"{source.name}: the file must have rows, got none")
 
 
-def summarise_targets(
-    source: Batches, *, regression: bool = False, classes: str | None = None
-) -> TargetSummary:
-    """Makes one pass over the targets, unless the classes are given."""
-    if classes is not None:
-        labels = _parse_classes(source, classes)
-        text = reports.join_values(labels.tolist())
-        return TargetSummary(labels, source.num_rows, text)
-    return _summarise_numbers(source) if regression else _summarise_classes(source)
-
-
-def _summarise_numbers(source: Batches) -> TargetSummary:
-    """The summary of the targets of a regression."""
-    scaling = Scaling.empty(1)
-    with names_errors(source.name):
-        for y in read_targets(source):
-            check_targets(y, None, scaling.num_rows)
-            scaling = scaling.updated(y[:, None])
-    mean, deviation = float(scaling.mean[0]), float(scaling.deviation[0])
-    if scaling.constant[0]:
-        raise ValueError(
-            f"{source.name}: y must have more than one value, got {mean:g} in all rows"
-        )
-    text = f"mean {mean:.4g}, deviation {deviation:.4g}"
-    return TargetSummary(None, scaling.num_rows, text, mean=mean)
-
-
-def _summarise_classes(source: Batches) -> TargetSummary:
-    """The classes, and the number of rows of each."""
+def count_labels(source: Batches) -> collections.Counter:
+    """The number of rows of each label, from one pass over the targets."""
     counts: collections.Counter = collections.Counter()
-    changes = 0
-
-    def count_targets() -> Iterator[np.ndarray]:
-        nonlocal changes
-        for y in read_targets(source):
-            labels, numbers = np.unique(y, return_counts=True)
-            counts.update(dict(zip(labels.tolist(), numbers.tolist(), strict=True)))
-            changes += int(np.count_nonzero(y[1:] != y[:-1]))
-            yield y
-
-    found = batches.labels(dataclasses.replace(source, read_targets=count_targets))
-    rows = counts.total()
-    if len(found) < 2:
-        raise ValueError(
-            f"{source.name}: y must have at least 2 classes, got "
-            f"{reports.format_label(found[0])} in all {rows:,} rows"
-        )
-    if found.dtype.kind in "if" and len(found) > MANY_CLASSES:
-        raise ValueError(
-            f"{source.name}: y must be classes, got {len(found):,} numbers from "
-            f"{found[0]:g} to {found[-1]:g}: --regression predicts numbers (or "
-            "--classes names this many classes)"
-        )
-    warning = ""
-    by_chance = rows - sum(number**2 for number in counts.values()) / rows
-    if rows >= ENOUGH_ROWS and changes < SORTED * by_chance:
-        warning = (
-            f"the rows look sorted by class: {changes:,} of {rows:,} have another one "
-            "than the row before; what learns row after row needs them in random "
-            "order, so shuffle the file"
-        )
-    words = [f"{reports.format_label(one)} ({counts[one]:,})" for one in found.tolist()]
-    text = reports.join_values(words)
-    return TargetSummary(found, rows, text, warning, counts=counts)
+    for y in read_targets(source):
+        counts.update(y.tolist())
+    return counts
 
 
-def _parse_classes(source: Batches, text: str) -> np.ndarray:
+def parse_classes(source: Batches, text: str | None) -> np.ndarray | None:
     """The labels of a comma-separated list, in the type of the file's labels."""
+    if text is None:
+        return None
     words: list[Any] = [word.strip() for word in text.split(",")]
     with contextlib.closing(read_targets(source)) as found:
         kind = next(found).dtype.kind
@@ -209,33 +176,31 @@ class Accuracy:
         return f"accuracy: {share:.2f}% ({right:,} of {rows})"
 
 
-def apply_class_weights(
-    source: Batches, about: TargetSummary, text: str | None
-) -> Batches:
-    """The source with the weights of its classes; see `class_weights`."""
-    if text is None or about.labels is None:
-        return source
-    classes, by_class = about.labels, class_weights(about, text)
+def weigh_classes(source: Batches, text: str, classes: np.ndarray | None) -> Batches:
+    """The source with weights of its classes: "balanced" or "LABEL=WEIGHT,..."."""
+    labels, factors = _class_weights(source, text, classes)
 
     def read() -> Iterator[tuple[Any, ...]]:
         row = 0
         for X, y, *weight in source.read():
             with names_errors(source.name):
-                factors = by_class[encode_labels(classes, y, row)]
-            yield X, y, weight[0] * factors if weight else factors
+                own = factors[encode_labels(labels, y, row)]
+            yield X, y, weight[0] * own if weight else own
             row += len(y)
 
     return dataclasses.replace(source, read=read)
 
 
-def class_weights(about: TargetSummary, text: str) -> np.ndarray:
-    """The weight of each class, from "balanced" or "LABEL=WEIGHT,..."; else 1."""
-    assert about.labels is not None, "numbers have no classes"
-    labels = about.labels.tolist()
+def _class_weights(
+    source: Batches, text: str, classes: np.ndarray | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """The classes, found in one pass if they are not known, and a weight of each."""
+    counts = collections.Counter() if classes is not None else count_labels(source)
+    labels = np.array(sorted(counts)) if classes is None else classes
     if text == BALANCED:
-        counts = np.array([about.counts[one] for one in labels])
-        return counts.sum() / (len(counts) * counts)
-    weights = dict.fromkeys(map(reports.format_label, labels), 1.0)
+        numbers = np.array([counts[one] for one in labels.tolist()])
+        return labels, numbers.sum() / (len(numbers) * numbers)
+    weights = dict.fromkeys(map(reports.format_label, labels.tolist()), 1.0)
     for part in text.split(","):
         name, _, number = part.rpartition("=")
         name = name.strip()
@@ -246,7 +211,7 @@ def class_weights(about: TargetSummary, text: str) -> np.ndarray:
         if name not in weights or not 0 <= weight < np.inf:
             raise click.UsageError(
                 f"--class-weight must be {BALANCED}, or LABEL=WEIGHT of the classes "
-                f"{reports.join_values(labels)}, at least 0, got {part}."
+                f"{reports.join_values(labels.tolist())}, at least 0, got {part}."
             )
         weights[name] = weight
-    return np.array(list(weights.values()))
+    return labels, np.array(list(weights.values()))

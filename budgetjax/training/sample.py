@@ -72,7 +72,7 @@ class Part(NamedTuple):
 
 @dataclasses.dataclass
 class _Targets:
-    """What is known of targets after some of them."""
+    """The targets of a source, or those of its first rows."""
 
     classes: np.ndarray | None
     regression: bool
@@ -86,7 +86,7 @@ class _Targets:
             good = np.isfinite(y) if y.dtype.kind in "biuf" else np.zeros(y.shape, bool)
             if not np.all(good):
                 bad = int(np.argmin(good.reshape(len(y), -1).all(axis=1)))
-                got = f"{y[bad].tolist()!r} in row {row + bad}"
+                got = f"{y.tolist()[bad]!r} in row {row + bad}"
                 raise ArgumentError("y", "be finite numbers", got)
             return
         if self.classes is not None:
@@ -109,16 +109,21 @@ class _Targets:
         """The classes, or None of numbers."""
         if self.regression or self.classes is not None:
             return self.classes
-        labels = np.array(sorted(self.found))
-        if len(labels) < 2:
-            got = f"{format_labels(labels)} in all {rows:,} rows"
-            raise ArgumentError("y", "have at least 2 classes", got)
-        if labels.dtype.kind in "if" and len(labels) > MANY_CLASSES:
-            got = f"{len(labels):,} numbers from {labels[0]:g} to {labels[-1]:g}"
-            raise ArgumentError("y", "be classes", got).advised(
-                "regression=True predicts numbers (or classes= names this many classes)"
-            )
-        return labels
+        return find_classes(self.found, rows)
+
+
+def find_classes(labels: Iterable[Any], rows: int) -> np.ndarray:
+    """The sorted labels of rows, after a check that they are classes."""
+    classes = np.array(sorted(labels))
+    if len(classes) < 2:
+        got = f"{format_labels(classes)} in all {rows:,} rows"
+        raise ArgumentError("y", "have at least 2 classes", got)
+    if classes.dtype.kind in "if" and len(classes) > MANY_CLASSES:
+        got = f"{len(classes):,} numbers from {classes[0]:g} to {classes[-1]:g}"
+        raise ArgumentError("y", "be classes", got).advised(
+            "regression=True predicts numbers (or classes= names this many classes)"
+        )
+    return classes
 
 
 def read_sample(
@@ -128,10 +133,11 @@ def read_sample(
     regression: bool,
     takes_missing: bool,
     seed: int,
+    keeps_all: bool = False,
 ) -> Sample:
     """All rows of a source, or a uniform sample of many; one pass over it.
 
-    They are many if they are more than `reservoir.default_size`.
+    They are many if they are more than `reservoir.default_size`, unless it keeps all.
     """
     targets = _Targets(classes, regression)
     kept: list[Part] | None = []
@@ -143,7 +149,7 @@ def read_sample(
             names = column_names(part.X) or getattr(batches, "feature_names", None)
             if kept is not None:
                 kept.append(part)
-                if rows <= default_size(_width(part.X)):
+                if keeps_all or rows <= default_size(_width(part.X)):
                     continue
                 reservoir = _make_reservoir(kept[0], regression, seed)
             for one in kept or [part]:
@@ -164,6 +170,10 @@ def read_sample(
             X = unpack(packed) if table is None else table.with_rows(packed)
             y = y if regression else np.array(y.tolist())
         found = categories.find(X)
+        if found and not takes_missing:
+            got = f"texts in {next(iter(found))!r}"
+            wanted = "have numbers alone where columns are not encoded"
+            raise ArgumentError("X", wanted, got).advised("encode='auto' reads texts")
         numbers = categories.read_rows(X, None, found) if column_names(X) else X
     return Sample(numbers, y, weights, names, found, labels, rows, targets.changes)
 

@@ -62,8 +62,8 @@ def train(
         names.
       classes: all labels, in the order of the scores. None finds them in the rows.
       progress: whether to show progress bars.
-      checkpoint: the path of a file, as for `fit_stream`: an interrupted stream goes on
-        from there. The source is then taken for a long one.
+      checkpoint: the path of a file, as for `fit_stream`, from which an interrupted
+        stream continues. The source is then taken for a long one.
 
     Returns:
       The model, which takes raw rows, with the recipe, the learning curve of its
@@ -106,6 +106,20 @@ def train(
         model = fit.fit(recipe, data, progress=progress)
         return _with_categories(model, sample)
     return _train_long(recipe, batches, sample, data, progress, checkpoint)
+
+
+def read_data(recipe: Recipe, batches: Iterable[object]) -> Data:
+    """All rows of a source in memory, as rows to train on."""
+    given = source.source_name(batches)
+    sample = read_sample(
+        batches,
+        classes=None,
+        regression=recipe.regression,
+        takes_missing=recipe.encode is not False,
+        seed=recipe.seed,
+        keeps_all=True,
+    )
+    return _describe(recipe, sample, given)
 
 
 def _describe(recipe: Recipe, sample: Sample, name: str) -> Data:
