@@ -94,13 +94,7 @@ def train(
     known = None if classes is None else np.asarray(classes)
     if known is not None and recipe.regression:
         raise ArgumentError("classes", "be None for a regression", known.tolist())
-    sample = read_sample(
-        batches,
-        classes=known,
-        regression=recipe.regression,
-        takes_missing=recipe.encode is not False,
-        seed=recipe.seed,
-    )
+    sample = _read_sample(recipe, batches, known)
     data = _describe(recipe, sample, source.source_name(batches))
     if sample.is_whole and checkpoint is None:
         model = fit.fit(recipe, data, progress=progress)
@@ -110,16 +104,26 @@ def train(
 
 def read_data(recipe: Recipe, batches: Iterable[object]) -> Data:
     """All rows of a source in memory, as rows to train on."""
-    given = source.source_name(batches)
-    sample = read_sample(
+    sample = _read_sample(recipe, batches, keeps_all=True)
+    return _describe(recipe, sample, source.source_name(batches))
+
+
+def _read_sample(
+    recipe: Recipe,
+    batches: Iterable[object],
+    classes: np.ndarray | None = None,
+    *,
+    keeps_all: bool = False,
+) -> Sample:
+    """The rows of a source, or a sample of them, in the words of a recipe."""
+    return read_sample(
         batches,
-        classes=None,
+        classes=classes,
         regression=recipe.regression,
         takes_missing=recipe.encode is not False,
         seed=recipe.seed,
-        keeps_all=True,
+        keeps_all=keeps_all,
     )
-    return _describe(recipe, sample, given)
 
 
 def _describe(recipe: Recipe, sample: Sample, name: str) -> Data:
@@ -199,15 +203,25 @@ def _repeat(
                 steps, seen = seen.relative(weight)
                 yield X, y, steps
 
-    longer = Batches(
+    longer = _as_batches(read, data, sample, epochs)
+    return longer, lambda: seen.typical
+
+
+def _as_batches(
+    read: Callable[[], Iterator[tuple[Any, ...]]],
+    data: Data,
+    sample: Sample,
+    times: int = 1,
+) -> Batches:
+    """A source of rows such as those of the sample."""
+    return Batches(
         data.name,
         data.X.shape[1],
         read,
-        epochs * sample.num_rows,
+        times * sample.num_rows,
         sample.names,
         texts=tuple(sample.categories),
     )
-    return longer, lambda: seen.typical
 
 
 def _read(batches: Iterable[object]) -> Iterator[tuple[Any, np.ndarray, np.ndarray]]:
@@ -239,14 +253,7 @@ def _refit(
         for X, y, weight in _read(batches):
             yield X, y, weight / typical
 
-    again = Batches(
-        data.name,
-        data.X.shape[1],
-        read,
-        sample.num_rows,
-        sample.names,
-        texts=tuple(sample.categories),
-    )
+    again = _as_batches(read, data, sample)
     given = model.model
     with fit.refitting(progress) as report:
         draft = fit.start_recipe_refit(
