@@ -584,6 +584,21 @@ def test_another_learner_without_scaling(at):
     assert model.scaling is None
 
 
+def test_options_are_the_fields_of_a_recipe():
+    recipe = {one.name: one.default for one in dataclasses.fields(bj.Recipe)}
+    given = options.TrainOptions._field_defaults
+    own = {"settings", "classes", "class_weight", "checkpoint", "quiet"}
+    assert given.keys() - recipe.keys() == own
+    # Arrays and averages are for Python.
+    only_python = {"average", "vectors", "capacity", "shuffle"}
+    assert recipe.keys() - given.keys() == only_python
+    shared = given.keys() & recipe.keys() - {"learner"}
+    assert {key: given[key] for key in shared} == {key: recipe[key] for key in shared}
+    # What is typed in place of a default gives it.
+    found = group.commands["train"].make_context("train", ["a.csv", "-m", "b"]).params
+    assert {key: found[key] for key in shared} == {key: recipe[key] for key in shared}
+
+
 def test_every_learner_can_be_named():
     text = " ".join(good("train --help").split()).replace("- ", "-")
     assert options.online_names() == tuple(map(option_of, registry.learner_classes()))
@@ -1997,11 +2012,12 @@ from budgetjax.refitting.refit import refit
 from budgetjax.online.sweeps import sweep
 import budgetjax as bj
 print(bj.refit is refit, bj.sweep is sweep, bj.AROW is not None, hasattr(bj, "x"))
-from budgetjax.cli import learners, options, targets
-about = targets.TargetSummary([0, 1], None, "")
-job = learners.Job(None, about, options.TrainOptions())
-chosen = [job.choice(refits=on) for on in (True, False)]
-print([type(one.learner).__name__ for one in chosen])
+from budgetjax.cli import learners, options
+from budgetjax.training.train import train
+given = options.TrainOptions()
+recipes = [learners.make_recipe(given._replace(refit=on)) for on in (True, False)]
+labels = bj.TableModel(None, classes=[0, 1])
+print([type(one.choose(labels).learner).__name__ for one in recipes])
 print([name for name in ("sklearn", "pandas") if name in sys.modules])
 """
 
