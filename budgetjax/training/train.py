@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
-from jax.typing import ArrayLike
 
 from budgetjax import _checks, _compile_cache, _rows
 from budgetjax._errors import ArgumentError, names_errors, warn
@@ -14,7 +13,7 @@ from budgetjax.online.importance import SeenWeights
 from budgetjax.refitting import newton
 from budgetjax.stream import batches as source
 from budgetjax.stream.batches import Batches, rows_per_batch
-from budgetjax.stream.fit import fit_stream
+from budgetjax.stream.fit import Labels, fit_stream
 from budgetjax.stream.model import StreamModel
 from budgetjax.stream.reservoir import default_size
 from budgetjax.tables.columns import take_rows
@@ -38,7 +37,7 @@ def train(
     recipe: Recipe,
     batches: Iterable[object],
     *,
-    classes: ArrayLike | None = None,
+    classes: Labels | None = None,
     progress: bool = False,
     checkpoint: str | os.PathLike[str] | None = None,
 ) -> StreamModel:
