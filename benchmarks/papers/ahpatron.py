@@ -1,7 +1,5 @@
 """Mistakes of Ahpatron and of other learners on the same budget.
 
-    python benchmarks/papers ahpatron
-
 Liao, Li, Liao, Hu and Dang (2024), "Ahpatron: a new budgeted online kernel learning
 machine with tighter mistake bound", on four of the paper's six sets, of which we have
 the training rows only: one pass in each of two orders with 200 vectors, features scaled
@@ -14,8 +12,8 @@ import functools
 from collections.abc import Iterator
 from typing import Any
 
-import measure
 import numpy as np
+from runner import Case, Row
 
 import budgetjax as bj
 from budgetjax import datasets
@@ -30,7 +28,6 @@ LEARNERS: dict[str, tuple[bj.Learner, dict[str, Any]]] = {
     "remove oldest": (bj.Perceptron(), {"maintenance": bj.RemoveOldest()}),
     "Projectron++": (bj.Projectron(threshold=0.1, margin_updates=True), {}),
 }
-OUTPUT = measure.RESULTS / "papers" / "ahpatron.json"
 
 
 def mistakes(learner: str, width: float, X: Any, y: Any) -> int:
@@ -60,17 +57,9 @@ def measured(name: str, learner: str) -> dict[str, Any]:
     }
 
 
-def cases() -> Iterator[measure.Case]:
+def cases() -> Iterator[Case]:
     """All learners on all sets."""
     for name in DATA:
         for learner in LEARNERS:
-            key = {"data": name, "learner": learner, "B": BUDGET}
-            yield key, functools.partial(measured, name, learner)
-
-
-def main() -> None:
-    measure.show(measure.resumed(cases(), OUTPUT))
-
-
-if __name__ == "__main__":
-    main()
+            key: Row = {"data": name, "learner": learner, "B": BUDGET}
+            yield Case(key, functools.partial(measured, name, learner))

@@ -1,7 +1,5 @@
 """Test error of SVMs on a budget, against the budget and the vectors kept.
 
-    python benchmarks/papers budget_svm_figure1
-
 Figure 1 of Dekel and Singer (2006): MNIST with its ten digits split into two random
 classes of five, 1,000 random training examples and 4,000 test examples, scaled only to
 unit norm on average; a Gaussian kernel with sigma 1; C = 10/B for the norm "l1" and
@@ -19,18 +17,17 @@ the error of `budgetjax.refit` on the B kept vectors.
 interval of equation (13), are here. A problem takes some 15 seconds on one core.
 """
 
-import argparse
 import functools
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import matplotlib.pyplot as plt
-import measure
 import numpy as np
 from matplotlib.colors import LogNorm
-from page_tables import curves
+from runner import Case, Row, given, oldest
 
 import budgetjax as bj
 from budgetjax import datasets
@@ -46,7 +43,6 @@ STEPS = (0.25, 0.5, 1, 2, 4)
 REFIT_STEPS, REFIT_BUDGETS = 1, (20, 100, 200, 400)
 # Problems per row of the results.
 GROUP = 25
-OUTPUT = measure.RESULTS / "papers" / "budget_svm_figure1.json"
 
 
 def problem(data: datasets.Dataset, seed: int) -> tuple[np.ndarray, ...]:
@@ -228,10 +224,10 @@ def budgets() -> list[int]:
 
 def together(rows: list[dict[str, Any]], norm: str, key: str) -> np.ndarray:
     """The mean over all problems; errors are in percent."""
-    return curves.mean_of_problems([row for row in rows if row["norm"] == norm], key)
+    return mean_of_problems([row for row in rows if row["norm"] == norm], key)
 
 
-def draw(rows: list[dict[str, Any]], path: Path) -> None:
+def draw(rows: list[Row], path: Path) -> None:
     """The error over (B, s); light cells have small errors."""
     norms = [norm for norm in NORMS if any(row["norm"] == norm for row in rows)]
     with plt.rc_context(bj.plots.STYLE):
@@ -263,64 +259,52 @@ def draw(rows: list[dict[str, Any]], path: Path) -> None:
         plt.close(figure)
 
 
-def show(rows: list[dict[str, Any]]) -> None:
-    """The cells s = B, and the corners."""
-    lines = []
-    for norm in NORMS:
-        if not any(row["norm"] == norm for row in rows):
-            continue
-        error = together(rows, norm, "error")
-        least = together(rows, norm, "error, bias of least value, s = B and all")
-        vectors, anew = together(rows, norm, "vectors"), together(rows, norm, "refit")
-        for i, steps in enumerate(STEPS):
-            diagonal = np.array([error[b, i, b] for b in range(len(budgets()))])
-            best = int(np.argmin(diagonal))
+def mean_of_problems(own: list[Row], key: str) -> np.ndarray:
+    """The mean over all problems; errors are in percent."""
+    weights = [row["problems"] for row in own]
+    mean = np.average([np.array(row[key]) for row in own], axis=0, weights=weights)
+    return mean if key == "vectors" else mean / 100
+
+
+def cases() -> Iterator[Case]:
+    """Groups of problems, for both norms."""
+    (problems,) = given("number", 50)
+    for first in range(0, problems, GROUP):
+        for norm in NORMS:
+            key = {"norm": norm, "first problem": first}
+            number = min(GROUP, problems - first)
+            yield Case(key, functools.partial(run, norm, first, number))
+
+
+def summarise(rows: list[Row]) -> Iterator[Row]:
+    """The cells s = B, the corners, and the refits, as they are shown."""
+    names, sizes = ("B/4", "B/2", "B", "2 B", "4 B"), budgets()
+    for norm in dict.fromkeys(row["norm"] for row in rows):
+        error, vectors = (together(rows, norm, key) for key in ("error", "vectors"))
+        about, hundred = oldest(rows), sizes.index(100)
+        for i, steps in enumerate(names):
             corner = error[-1, i, -1]
-            # The fewest vectors of any budget that have at most the corner's error.
-            equal = [budgets()[s] for s in range(50) if error[:, i, s].min() <= corner]
-            line: dict[str, Any] = {"norm": norm, "steps": f"{steps} B"}
-            for budget in (20, 100, 200, 400, 600):
-                b = budgets().index(budget)
-                line[f"s = B = {budget}"] = float(diagonal[b])
-                line[f"all, B = {budget}"] = float(error[b, i, -1])
-                line[f"vectors, B = {budget}"] = int(vectors[b, i])
-            line |= {
-                "best s = B": budgets()[best],
-                "its error": float(diagonal[best]),
-                "corner": float(corner),
-                "corner, least value": float(least[-1, i, 1]),
-                "as rare with": equal[0] if equal else "",
-                "best of all": float(error[:, i].min()),
+            least = error[:, i].min(axis=0)
+            shown = {
+                f"s = B = {sizes[at]}": f"{error[at, i, at]:.1f}"
+                for at in map(sizes.index, (100, 200, 400))
             }
-            if steps == REFIT_STEPS:
-                line |= {
-                    f"refit, {budget}": float(value)
-                    for budget, value in zip(REFIT_BUDGETS, anew, strict=True)
+            shown |= {
+                "B = 100, not pruned (its vectors)": (
+                    f"{error[hundred, i, -1]:.1f} ({vectors[hundred, i]:.0f})"
+                ),
+                "B = 1,000, not pruned": f"{corner:.1f} ({vectors[-1, i]:.0f})",
+                "s of any B that errs no more": str(sizes[np.argmax(least <= corner)]),
+                "lowest over all B and s": f"{least.min():.1f}",
+            }
+            for what, text in shown.items():
+                yield {
+                    "norm": norm,
+                    "what": what,
+                    "steps": steps,
+                    "shown": text,
+                    **about,
                 }
-            lines.append(line)
-    measure.show(
-        [{"": name} | {f"{x['norm']} {x['steps']}": x.get(name, "") for x in lines}
-         for name in dict.fromkeys(key for line in lines for key in line)]
-    )  # fmt: skip
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description="Figure 1 of Dekel and Singer")
-    parser.add_argument("--problems", type=int, default=50)
-    parser.add_argument("--output", type=Path, default=OUTPUT)
-    arguments = parser.parse_args()
-    cases = [
-        (
-            {"norm": norm, "first problem": first},
-            functools.partial(run, norm, first, min(GROUP, arguments.problems - first)),
-        )
-        for first in range(0, arguments.problems, GROUP)
-        for norm in NORMS
-    ]
-    rows = measure.resumed(cases, arguments.output)
-    show(rows)
-    draw(rows, arguments.output.with_suffix(".png"))
-
-
-if __name__ == "__main__":
-    main()
+        refits = together(rows, norm, "refit")
+        for budget, value in zip(REFIT_BUDGETS, refits.tolist(), strict=True):
+            yield {"norm": norm, "B": budget, "refit": value, **about}

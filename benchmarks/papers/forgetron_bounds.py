@@ -1,7 +1,5 @@
 """Mistakes and bounds of the Forgetron paper: Theorems 1 and 2, the counterexample.
 
-    python benchmarks/papers forgetron_bounds
-
 Dekel, Shalev-Shwartz and Singer (2005) bound the mistakes of the Perceptron without a
 budget by `||g||^2 + 2 L` and those of the Forgetron by `2 ||g||^2 + 4 L`, where L is
 the hinge loss of any function g, for the Forgetron with norm at most U. They also show
@@ -13,14 +11,16 @@ from the support set; the separator has norm sqrt(B + 1). It takes a minute.
 """
 
 import functools
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import matplotlib
-import measure
 import numpy as np
 from matplotlib import pyplot
+from runner import Case, Row
 
 import budgetjax as bj
 
@@ -31,7 +31,6 @@ STREAMS = {
     "margin 0.5": (0.5, 0.0),
     "5 % turned": (0.9, 0.05),
 }
-OUTPUT = measure.RESULTS / "papers" / "forgetron_bounds.json"
 LENGTHS = tuple(int(n) for n in np.unique(np.geomspace(1, ROWS, 60).astype(int)))
 
 
@@ -102,7 +101,7 @@ def counterexample() -> dict[str, Any]:
     return {"Forgetron": np.asarray(found)[np.array(LENGTHS) - 1].tolist()}
 
 
-def draw(rows: list[dict[str, Any]]) -> None:
+def draw(rows: list[Row], path: Path) -> None:
     """The figure."""
     with matplotlib.rc_context(bj.plots.STYLE):
         figure, panels = pyplot.subplots(
@@ -125,28 +124,12 @@ def draw(rows: list[dict[str, Any]]) -> None:
             panel.set(xscale="log", yscale="log", title=row["stream"], xlabel="rounds")
         panels[0].set_ylabel("mistakes")
         panels[0].legend()
-        figure.savefig(OUTPUT.with_suffix(".png"))
+        figure.savefig(path)
         pyplot.close(figure)
 
 
-def main() -> None:
-    cases: list[measure.Case] = [
-        ({"stream": name}, functools.partial(stream, *given))
-        for name, given in STREAMS.items()
-    ]
-    cases.append(({"stream": "counterexample"}, counterexample))
-    rows = measure.resumed(cases, OUTPUT)
-    measure.show(
-        [
-            {
-                name: value[-1] if name != "stream" else value
-                for name, value in row.items()
-            }
-            for row in rows
-        ]
-    )
-    draw(rows)
-
-
-if __name__ == "__main__":
-    main()
+def cases() -> Iterator[Case]:
+    """All streams, and the counterexample."""
+    for name, given in STREAMS.items():
+        yield Case({"stream": name}, functools.partial(stream, *given))
+    yield Case({"stream": "counterexample"}, counterexample)

@@ -1,7 +1,5 @@
 """Error against the budget: Fig. 2 of the Forgetron paper.
 
-    python benchmarks/papers forgetron_figure2
-
 Dekel, Shalev-Shwartz and Singer (2005) run the Forgetron and CKS (the Perceptron of
 Crammer, Kandola and Singer, `RemoveLargestMargin`) once over census-income, in ten
 orders, and over the training images of MNIST, with the ten digits split into halves in
@@ -15,11 +13,10 @@ shrinking; the tighter budget Perceptron, which it names, shows how CKS fares wi
 labels.
 
 For all budgets, a split of MNIST takes 75 seconds of processor time, an order of
-census-income ten minutes. Existing results are kept, so more runs can be added
-later.
+census-income ten minutes. The fields `splits`, of MNIST, and `orders`, of
+census-income, are the numbers of runs.
 """
 
-import argparse
 import functools
 import itertools
 import os
@@ -30,9 +27,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import matplotlib
-import measure
 import numpy as np
 from matplotlib import pyplot
+from runner import Case, Row, given
 
 import budgetjax as bj
 from budgetjax import datasets
@@ -53,7 +50,6 @@ LEARNERS: dict[str, tuple[bj.Learner, dict[str, Any]]] = {
 }
 # The column of census-income with the number of people that a row represents.
 PEOPLE = 24
-OUTPUT = measure.RESULTS / "papers" / "forgetron_figure2.json"
 
 
 @functools.cache
@@ -126,17 +122,6 @@ def measured(name: str, learner: str, budget: int, run: int) -> dict[str, Any]:
     }
 
 
-def cases(runs: dict[str, int]) -> Iterator[measure.Case]:
-    """Runs of all sets, budgets and learners, the quickest first."""
-    for run in range(max(runs.values())):
-        for name in ("mnist", "census_income_kdd"):
-            for learner in LEARNERS if run < runs[name] else ():
-                whole = learner == "Perceptron"
-                for budget in (UNBUDGETED[name],) if whole else BUDGETS[name]:
-                    given = {"data": name, "learner": learner, "B": budget, "run": run}
-                    yield given, functools.partial(measured, *given.values())
-
-
 def means(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """One row per set, learner and budget: mean error and its deviation over runs."""
     found: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
@@ -152,8 +137,9 @@ def means(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return summary
 
 
-def draw(summary: list[dict[str, Any]]) -> None:
+def draw(rows: list[Row], path: Path) -> None:
     """The figure."""
+    summary = means(rows)
     with matplotlib.rc_context(bj.plots.STYLE):
         figure, panels = pyplot.subplots(1, 2, figsize=(8, 3.4), layout="constrained")
         for panel, name in zip(panels, BUDGETS, strict=True):
@@ -190,20 +176,18 @@ def draw(summary: list[dict[str, Any]]) -> None:
             panel.set(title=TITLES[name], xlabel="budget B", ylim=(0, None))
         panels[0].set_ylabel("mistakes, %")
         panels[1].legend()
-        figure.savefig(OUTPUT.with_suffix(".png"))
+        figure.savefig(path)
         pyplot.close(figure)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description="Fig. 2 of the Forgetron paper")
-    parser.add_argument("--splits", type=int, default=10, help="of MNIST, of 126")
-    parser.add_argument("--orders", type=int, default=2, help="of census-income")
-    given = parser.parse_args()
-    runs = {"mnist": given.splits, "census_income_kdd": given.orders}
-    summary = means(measure.resumed(cases(runs), OUTPUT))
-    measure.show(summary)
-    draw(summary)
-
-
-if __name__ == "__main__":
-    main()
+def cases() -> Iterator[Case]:
+    """Runs of all sets, budgets and learners, the quickest first."""
+    (splits,), (orders,) = given("splits", 26), given("orders", 4)
+    runs = {"mnist": splits, "census_income_kdd": orders}
+    for run in range(max(runs.values())):
+        for name in runs:
+            for learner in LEARNERS if run < runs[name] else ():
+                whole = learner == "Perceptron"
+                for budget in (UNBUDGETED[name],) if whole else BUDGETS[name]:
+                    key = {"data": name, "learner": learner, "B": budget, "run": run}
+                    yield Case(key, functools.partial(measured, *key.values()))

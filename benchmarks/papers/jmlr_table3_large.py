@@ -1,8 +1,5 @@
 """The full large sets of the JMLR paper's Table 3.
 
-    python benchmarks/papers jmlr_table3_large
-    python benchmarks/papers jmlr_table3_large --data waveform
-
 Wang, Crammer and Vucetic (2012), "Breaking the curse of kernelization", Table 3, on
 budgets of 100 and 500: covertype, 464,810 rows; waveform, 2 million; the checkerboard,
 10 million, without noise and with 15 percent of the training labels flipped. The table
@@ -15,18 +12,18 @@ The paper's own figures are beside these in `benchmarks/published.md`. It takes 
 minutes on one core.
 """
 
-import argparse
 import functools
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-import measure
 import numpy as np
-import pegasos_table1
+from runner import Case, Row
 
 import budgetjax as bj
+from papers import pegasos_table1
 
 DATA = ("covtype", "waveform", "checkerboard", "noisy checkerboard")
 BUDGETS = (100, 500)
@@ -35,7 +32,6 @@ REFIT_ROWS = 500_000
 # The refit is kept for each of these objects.
 PEGASOS, AROW = bj.Pegasos(regularization=1e-4), bj.AROW()
 CHOICE, HELD_OUT = pegasos_table1.CHOICE, pegasos_table1.HELD_OUT
-OUTPUT = measure.RESULTS / "papers" / "jmlr_table3_large.json"
 
 
 def parts(name: str) -> tuple[Any, Any, Any, Any, int]:
@@ -72,6 +68,7 @@ def one_pass(name: str, budget: int, learner: bj.Learner) -> list[dict[str, Any]
     jax.block_until_ready(model.expansion)
     rows = [
         {
+            "method": "merge" if learner is PEGASOS else "AROW",
             "accuracy %": pegasos_table1.accuracy(model, X_test, y_test),
             "gamma d": width,
             "rows": len(y),
@@ -86,28 +83,21 @@ def one_pass(name: str, budget: int, learner: bj.Learner) -> list[dict[str, Any]
         found = pegasos_table1.accuracy(model, X_test, y_test)
         rate = count / (time.perf_counter() - start)
         rows.append(
-            {"accuracy %": found, "gamma d": width, "rows": count, "rows/s": rate}
+            {
+                "method": "refit",
+                "accuracy %": found,
+                "gamma d": width,
+                "rows": count,
+                "rows/s": rate,
+            }
         )
     return rows
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--data", nargs="+", choices=DATA, default=list(DATA))
-    given = parser.parse_args()
-    cases: list[measure.Case] = []
-    for name in given.data:
+def cases() -> Iterator[Case]:
+    """All sets and budgets; a pass of Pegasos and its refit are one case."""
+    for name in DATA:
         for budget in BUDGETS:
-            both = functools.cache(functools.partial(one_pass, name, budget))
-            for method, learner, place in (
-                ("merge", PEGASOS, 0),
-                ("refit", PEGASOS, 1),
-                ("AROW", AROW, 0),
-            ):
-                key = {"data": name, "B": budget, "method": method}
-                cases.append((key, lambda b=both, a=learner, i=place: b(a)[i]))
-    measure.show(measure.resumed(cases, OUTPUT))
-
-
-if __name__ == "__main__":
-    main()
+            for method, learner in (("merge", PEGASOS), ("AROW", AROW)):
+                key: Row = {"data": name, "B": budget, "pass": method}
+                yield Case(key, functools.partial(one_pass, name, budget, learner))

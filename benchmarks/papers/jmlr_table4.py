@@ -1,7 +1,5 @@
 """Accuracy and mean degradation on ten million rows of the checkerboard: Table 4.
 
-    python benchmarks/papers jmlr_table4
-
 Wang, Crammer and Vucetic (2012), "Breaking the curse of kernelization", with their
 lambda of 1e-4 and width of 0.0625, features of mean 0 and deviation 1, one stream. The
 degradation E is the mean norm of the error of the gradient, of Theorem 1: what
@@ -15,15 +13,15 @@ projection: with 100 vectors and a million rows that takes as long, with 500 it 
 most of an hour.
 """
 
-import argparse
 import functools
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-import measure
 import numpy as np
+from runner import Case, given
 
 import budgetjax as bj
 from budgetjax import datasets
@@ -35,7 +33,6 @@ STRATEGIES: dict[str, Any] = {
     "remove": bj.RemoveSmallest,
     "project": bj.Project,
 }
-OUTPUT = measure.RESULTS / "papers" / "jmlr_table4.json"
 
 
 def measured(method: str, budget: int, rows: int) -> dict[str, Any]:
@@ -65,22 +62,16 @@ def measured(method: str, budget: int, rows: int) -> dict[str, Any]:
     }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description="Table 4 of the JMLR paper")
-    parser.add_argument("--rows", type=int, default=ROWS)
-    parser.add_argument("--projected", type=int, default=PROJECTED)
-    parser.add_argument("--methods", nargs="+", choices=STRATEGIES, default=STRATEGIES)
-    parser.add_argument("--budgets", nargs="+", type=int, default=[100, 500])
-    given = parser.parse_args()
+def prepare() -> None:
     jax.config.update("jax_enable_x64", True)
-    cases = []
-    for method in given.methods:
-        rows = min(given.rows, given.projected) if method == "project" else given.rows
-        for budget in given.budgets:
-            key = {"method": method, "B": budget, "rows": rows}
-            cases.append((key, functools.partial(measured, *key.values())))
-    measure.show(measure.resumed(cases, OUTPUT))
 
 
-if __name__ == "__main__":
-    main()
+def cases() -> Iterator[Case]:
+    """All strategies and budgets; projection of fewer rows."""
+    (rows,) = given("rows", ROWS)
+    for method in STRATEGIES:
+        for budget in (100, 500):
+            count = min(rows, PROJECTED) if method == "project" else rows
+            key = {"method": method, "B": budget, "rows": count}
+            usual = (method, budget) != ("project", 500)
+            yield Case(key, functools.partial(measured, *key.values()), usual)

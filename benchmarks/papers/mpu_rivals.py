@@ -1,8 +1,5 @@
 """The two slower rivals in the paper on the Margin Perceptron with Unlearning.
 
-    python benchmarks/papers mpu_rivals
-    python benchmarks/papers mpu_rivals --data Adult
-
 Panagiotakopoulos and Tsampouka (2010), Tables 1 and 2: SVMperf, the cutting planes of
 Joachims (2006), which no package has, and Pegasos with the paper's number of iterations
 of thirty patterns, or on Covertype until it is within 1 %. The problems are those of
@@ -16,20 +13,19 @@ Per set and on one core, cutting planes take seconds to minutes, Pegasos five to
 minutes.
 """
 
-import argparse
 import functools
 import time
+from collections.abc import Iterator
 from typing import Any
 
-import measure
-import mpu_tables
 import numpy as np
 import scipy.linalg
 import scipy.optimize
+from runner import Case
 
 import budgetjax as bj
+from papers import mpu_tables
 
-OUTPUT = measure.RESULTS / "papers" / "mpu_rivals.json"
 CUTS = ("Adult", "Web", "ijcnn1", "text", "Covertype 1")
 # The paper's iterations for the sets that are the same.
 ITERATIONS = {"Adult": 3e7, "Web": 2e7}
@@ -170,24 +166,15 @@ def near_pegasos(name: str) -> dict[str, Any]:
     }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--data", nargs="+", choices=CUTS, default=list(CUTS))
-    given = parser.parse_args()
-    cases: list[measure.Case] = []
-    for name in given.data:
+def cases() -> Iterator[Case]:
+    """Cutting planes on all sets, and Pegasos on three."""
+    for name in CUTS:
         for accuracy in ACCURACIES:
             key = {"data": name, "method": "cutting planes", "accuracy": accuracy}
-            cases.append((key, functools.partial(cut, name, accuracy)))
-    for name in ITERATIONS:
-        if name in given.data:
-            key = {"data": name, "method": "Pegasos", "accuracy": ACCURACIES[0]}
-            cases.append((key, functools.partial(long_pegasos, name)))
-    if "Covertype 1" in given.data:
-        key = {"data": "Covertype 1", "method": "Pegasos", "accuracy": ACCURACIES[1]}
-        cases.append((key, functools.partial(near_pegasos, "Covertype 1")))
-    measure.show(measure.resumed(cases, OUTPUT))
-
-
-if __name__ == "__main__":
-    main()
+            yield Case(key, functools.partial(cut, name, accuracy))
+    for name in (*ITERATIONS, "Covertype 1"):
+        is_long = name in ITERATIONS
+        key = {"data": name, "method": "Pegasos"}
+        key |= {"accuracy": ACCURACIES[0 if is_long else 1]}
+        run = long_pegasos if is_long else near_pegasos
+        yield Case(key, functools.partial(run, name))

@@ -1,9 +1,5 @@
 """The two tables of the paper on the Margin Perceptron with Unlearning.
 
-    python benchmarks/papers mpu_tables
-    python benchmarks/papers mpu_tables --path
-    python benchmarks/papers mpu_tables --memory
-
 Panagiotakopoulos and Tsampouka (2010), Tables 1 and 2: the objective J and the seconds
 of linear SVMs without a bias, C = 1, at high accuracy (1e-4) and at 1 %. Here MPU and
 dual coordinate descent (DCD) stop by their own bound on the relative gap. LIBLINEAR
@@ -15,31 +11,22 @@ sparse rows for Adult, Web and the text, float32 arrays for the others; LIBLINEA
 the same values in its own types.
 
 The text is generated: 20,000 documents over 100,000 words, about 75 words each.
-
-`--path` trains on Adult with fifty penalties, each from the solution of the one before,
-compared to fifty calls of LIBLINEAR. `--memory` generates 350,000 x 254 numbers and the
-text, trains each in its own process, and reports the peak memory.
 """
 
-import argparse
-import json
-import multiprocessing
-import resource
+import functools
 import statistics
 import time
+from collections.abc import Iterator
 from typing import Any
 
-import measure
 import numpy as np
 import scipy.sparse
+from runner import Case, Row
 from sklearn.svm import LinearSVC
-from tqdm import tqdm
 
 import budgetjax as bj
 from budgetjax import datasets
 
-RESULTS = measure.RESULTS / "papers"
-TABLES = RESULTS / "mpu_tables.json"
 # The paper's J for the sets that are the same.
 PAPER = {"Adult": 11434.4, "Web": 6605.15, "Covertype 1": 340490.0}
 ACCURACIES = (1e-4, 1e-2)
@@ -48,9 +35,6 @@ LIMIT = 100_000
 # Patterns that Pegasos may draw.
 DRAWS = 3e7
 REPEATS = {"Covertype 1": 1, "Covertype 2": 1}
-PENALTIES = np.logspace(-3, 1, 50)
-# The solvers whose memory is measured, by their names in the results.
-KINDS = {"mpu": bj.MPU, "dcd": bj.DCD, "linear_pegasos": bj.LinearPegasos}
 
 
 def text(seed: int = 0) -> tuple[scipy.sparse.csr_array, np.ndarray]:
@@ -157,18 +141,6 @@ def reached(solution: bj.Solution) -> float:
     return float(solution.history.primal[-1])
 
 
-def path_of(
-    kind: type[bj.LinearSolver], X: Any, y: np.ndarray, tolerance: float
-) -> np.ndarray:
-    """J for each penalty, each from the solution of the one before."""
-    rows, before, found = kind(fit_bias=False).read(X, y), None, []
-    for penalty in PENALTIES:
-        solver = kind(penalty, fit_bias=False, tolerance=tolerance)
-        before = bj.solve(solver, rows, start=before and before.state)
-        found.append(reached(before))
-    return np.array(found)
-
-
 def weights(solution: bj.Solution) -> np.ndarray:
     assert isinstance(solution.model, bj.LinearModel)
     return np.asarray(solution.model.weights)
@@ -211,8 +183,6 @@ def compared(
     seconds = {method: statistics.median(of) for method, of in taken.items()}
     return [
         {
-            "data": name,
-            "accuracy": accuracy,
             "method": method,
             "J": found[method],
             "gap": found[method] / optimum - 1,
@@ -225,114 +195,21 @@ def compared(
     ]
 
 
-def table(names: list[str]) -> list[dict[str, Any]]:
-    """The rows of these sets, and the stored rows of the others."""
-    rows = []
-    if TABLES.exists():
-        before = json.loads(TABLES.read_text())["rows"]
-        rows = [row for row in before if row["data"] not in names]
-    for name in tqdm(names, unit=" problems"):
-        X, y = PROBLEMS[name]()
-        optimum = reached(solved(bj.DCD, X, y, tolerance=1e-5))
+def measured(name: str, accuracy: float) -> list[Row]:
+    """A row per solver."""
+    X, y = PROBLEMS[name]()
+    return compared(name, X, y, optimum_of(name), accuracy)
+
+
+@functools.cache
+def optimum_of(name: str) -> float:
+    """The least objective."""
+    return reached(solved(bj.DCD, *PROBLEMS[name](), tolerance=1e-5))
+
+
+def cases() -> Iterator[Case]:
+    """All sets and accuracies."""
+    for name in PROBLEMS:
         for accuracy in ACCURACIES:
-            rows += compared(name, X, y, optimum, accuracy)
-        measure.save(rows, TABLES)
-    return rows
-
-
-def path() -> list[dict[str, Any]]:
-    """Fifty penalties on Adult."""
-    X, y = PROBLEMS["Adult"]()
-    optima = path_of(bj.DCD, X, y, 1e-5)
-    return [row for of in ACCURACIES for row in paths(X, y, optima, of)]
-
-
-def paths(
-    X: Any, y: np.ndarray, optima: np.ndarray, accuracy: float
-) -> list[dict[str, Any]]:
-    tols = [
-        tolerance(X, y, optimum * (1 + accuracy), penalty)
-        for penalty, optimum in zip(PENALTIES, optima.tolist(), strict=True)
-    ]
-    pairs = list(zip(PENALTIES.tolist(), tols, strict=True))
-    calls = {
-        "MPU": lambda: path_of(bj.MPU, X, y, accuracy),
-        "DCD": lambda: path_of(bj.DCD, X, y, accuracy),
-        "LIBLINEAR": lambda: [liblinear(X, y, tol, C).coef_[0] for C, tol in pairs],
-    }
-    found = {name: call() for name, call in calls.items()}
-    found["LIBLINEAR"] = np.array(
-        [
-            objective(w, X, y, penalty)
-            for w, penalty in zip(found["LIBLINEAR"], PENALTIES, strict=True)
-        ]
-    )
-    seconds = measure.medians(calls, 3)
-    return [
-        {
-            "accuracy": accuracy,
-            "method": method,
-            "largest gap": float(np.max(values / optima - 1)),
-            "seconds": seconds[method],
-            "LIBLINEAR's times": seconds[method] / seconds["LIBLINEAR"],
-        }
-        for method, values in found.items()
-    ]
-
-
-def wide() -> tuple[np.ndarray, np.ndarray]:
-    """Random numbers of Webspam's size: 350,000 x 254."""
-    rng = np.random.default_rng(0)
-    X = rng.random((350_000, 254), np.float32)
-    X *= rng.random((350_000, 254), np.float32) < 0.33
-    X /= np.sqrt(np.einsum("ij,ij->i", X, X))[:, None]
-    scores = X @ rng.normal(size=254).astype(np.float32)
-    return X, np.where(scores + 0.1 * rng.normal(size=len(X)) > 0, 1, -1)
-
-
-def fitted(job: tuple[str, str]) -> dict[str, Any]:
-    """Memory and time of one solver on one set, in its own process."""
-    name, method = job
-    X, y = {"350,000 x 254": wide, "text": text}[name]()
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    start = time.perf_counter()
-    found = solved(KINDS[method], X, y, tolerance=1e-2, max_steps=10)
-    return {
-        "data": name,
-        "method": method,
-        "gap": float(found.history.gap[-1]),
-        "seconds": time.perf_counter() - start,
-        "GiB at most": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20,
-        "GiB with the data": before,
-    }
-
-
-def memory() -> list[dict[str, Any]]:
-    jobs = [(name, method) for name in ("350,000 x 254", "text") for method in KINDS]
-    context = multiprocessing.get_context("spawn")
-    with context.Pool(1, maxtasksperchild=1) as pool:
-        return [pool.apply(fitted, (job,)) for job in jobs]
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--path", action="store_true")
-    parser.add_argument("--memory", action="store_true")
-    parser.add_argument("--data", nargs="+", choices=PROBLEMS, help="measure anew")
-    arguments = parser.parse_args()
-    if arguments.path:
-        measure.report(path(), RESULTS / "mpu_path.json")
-    elif arguments.memory:
-        measure.report(memory(), RESULTS / "mpu_memory.json")
-    else:
-        kept = json.loads(TABLES.read_text())["rows"] if TABLES.exists() else []
-        there = {row["data"] for row in kept}
-        names = arguments.data or [name for name in PROBLEMS if name not in there]
-        if names:
-            measure.report(table(names), TABLES)
-        else:
-            measure.show(kept)
-
-
-if __name__ == "__main__":
-    main()
+            key = {"data": name, "accuracy": accuracy}
+            yield Case(key, functools.partial(measured, name, accuracy))

@@ -1,31 +1,29 @@
 """Test accuracy and time along a stream: Figures 1 to 3 of Pegasos on a budget.
 
-    python benchmarks/papers pegasos_figures
-    python benchmarks/papers pegasos_figures --rows 1000000
-
 Wang, Crammer and Vucetic (2010), "Multi-class Pegasos on a budget": Pegasos, lambda
 1e-4, by its maintenance, and without a budget, on streams of the checkerboard (10
 million rows) and waveform (2 million), and AROW, which is not in the paper. Each curve
 is one stream. Gamma is the one of 1, 4, 16 and 64 over d with the least error on the
 last 5,000 of the first 20,000 rows after one pass over the others; without a budget it
 is that of merging, the support set doubles where the next piece might not fit, and the
-stream ends after the paper's number of rows, or `--unbudgeted` rows. Seconds are those
+stream ends after the paper's number of rows, or `unbudgeted=ROWS`. Seconds are those
 of `bj.run` without its compilation, and grow with other load on the processor. It takes
 some ten minutes on a busy core, and more without a budget.
 """
 
-import argparse
 import functools
 import itertools
 import time
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import matplotlib
-import measure
 import numpy as np
 from matplotlib import pyplot
+from runner import Case, Row, given
 
 import budgetjax as bj
 from budgetjax import datasets
@@ -50,7 +48,6 @@ STRATEGIES: dict[str, Any] = {
 }
 # Figure 3 has both budgets.
 LARGE = ("merge", "project")
-OUTPUT = measure.RESULTS / "papers" / "pegasos_figures.json"
 
 
 @functools.cache
@@ -159,7 +156,7 @@ def curve(
     }
 
 
-def draw(rows: list[dict[str, Any]]) -> None:
+def draw(rows: list[Row], path: Path) -> None:
     """Accuracies of both streams, and the time on waveform."""
     colors = dict(zip(STRATEGIES, bj.plots.COLORS, strict=False))
     with matplotlib.rc_context(bj.plots.STYLE):
@@ -189,30 +186,15 @@ def draw(rows: list[dict[str, Any]]) -> None:
             panel.set_xlabel("rows")
             panel.grid()
         panels[0].legend(loc="center right", bbox_to_anchor=(1, 0.55), ncols=2)
-        figure.savefig(OUTPUT.with_suffix(".png"), dpi=130)
+        figure.savefig(path, dpi=130)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description="Figures 1 to 3 of Pegasos")
-    parser.add_argument("--rows", type=int, default=max(ROWS.values()))
-    parser.add_argument("--unbudgeted", type=int, help="rows without a budget")
-    given = parser.parse_args()
-    cases = []
+def cases() -> Iterator[Case]:
+    """All streams, strategies and budgets."""
+    (most,), (unbudgeted,) = given("stream", 10_000_000), given("unbudgeted", None)
     for name, method in itertools.product(ROWS, STRATEGIES):
         large = name == "waveform" and method in LARGE
         for budget in (100, 500) if large else (100,):
-            rows = min(given.rows, ROWS[name])
+            rows = min(most, ROWS[name])
             key = {"data": name, "method": method, "B": budget, "stream": rows}
-            call = functools.partial(
-                curve, name, method, budget, rows, given.unbudgeted
-            )
-            cases.append((key, call))
-    rows = measure.resumed(cases, OUTPUT)
-    draw(rows)
-    measure.show(
-        [{k: v for k, v in row.items() if not isinstance(v, list)} for row in rows]
-    )
-
-
-if __name__ == "__main__":
-    main()
+            yield Case(key, functools.partial(curve, *key.values(), unbudgeted))

@@ -1,8 +1,5 @@
 """Test accuracy of Pegasos on a budget: Table 1 of the paper.
 
-    python benchmarks/papers pegasos_table1
-    python benchmarks/papers pegasos_table1 --data usps letter --orders 5
-
 Wang, Crammer and Vucetic (2010), "Multi-class Pegasos on a budget": one pass of
 Pegasos, lambda 1e-4, with maintenance by removal at random and of the smallest, by
 projection and by merging, of Projectron++, shared by all classes or per class as in the
@@ -19,7 +16,6 @@ Rows per second are those of `bj.run`, with its compilation. USPS and letter tak
 minute or two per order, the others up to half an hour.
 """
 
-import argparse
 import functools
 import time
 from collections.abc import Iterator
@@ -27,8 +23,8 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import measure
 import numpy as np
+from runner import Case, given
 
 import budgetjax as bj
 from budgetjax import datasets
@@ -70,10 +66,9 @@ PAPER = {
         (99.8, 99.0, 90.9, 90.3, 98.2),
     ),
 }
-OUTPUT = measure.RESULTS / "papers" / "pegasos_table1.json"
 
 
-@functools.cache
+@functools.lru_cache(3)
 def parts(name: str, seed: int) -> tuple[Any, Any, Any, Any, int]:
     """Training rows and labels in a seed's order, test rows, and the classes."""
     if name not in GENERATED:
@@ -184,39 +179,17 @@ def theirs(name: str, budget: int, method: str) -> float:
     return {100: small, 500: large}[budget][place]
 
 
-def cases(given: argparse.Namespace) -> Iterator[measure.Case]:
-    """All cells of several sets."""
-    for name in given.data:
-        count = given.orders or (3 if name in UNBUDGETED else 1)
-        for budget in given.budgets:
-            for method in list(METHODS)[:-1]:
-                if method not in given.methods:
-                    continue
-                if method == "Projectron++ per class" and name == "checkerboard":
-                    continue  # Two classes share all vectors.
-                key = {"data": name, "B": budget, "method": method}
-                yield (
-                    key,
-                    functools.partial(cell, name, budget, method, count, given.widths),
-                )
-        if name in UNBUDGETED and "unbudgeted" in given.methods:
-            key = {"data": name, "B": 0, "method": "unbudgeted"}
-            yield (
-                key,
-                functools.partial(cell, name, 0, "unbudgeted", count, given.widths),
-            )
-        parts.cache_clear()
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description="Table 1 of Pegasos on a budget")
-    parser.add_argument("--data", nargs="+", choices=DATA, default=list(DATA))
-    parser.add_argument("--orders", type=int, help="3 of the small sets, 1 of others")
-    parser.add_argument("--budgets", type=int, nargs="+", default=[100, 500])
-    parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
-    parser.add_argument("--widths", type=float, nargs="+", default=list(WIDTHS))
-    measure.show(measure.resumed(cases(parser.parse_args()), OUTPUT))
-
-
-if __name__ == "__main__":
-    main()
+def cases() -> Iterator[Case]:
+    """All cells."""
+    (orders,), widths = given("orders", None), given("widths", *WIDTHS)
+    for name in DATA:
+        count = orders or (3 if name in UNBUDGETED else 1)
+        cells = [(b, m) for b in (100, 500) for m in METHODS if m != "unbudgeted"]
+        for budget, method in [*cells, (0, "unbudgeted")]:
+            # Two classes share all vectors; the long streams need a budget.
+            if method == "Projectron++ per class" and name == "checkerboard":
+                continue
+            if method == "unbudgeted" and name not in UNBUDGETED:
+                continue
+            key = {"data": name, "B": budget, "method": method}
+            yield Case(key, functools.partial(cell, *key.values(), count, widths))

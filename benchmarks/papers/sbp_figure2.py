@@ -1,7 +1,5 @@
 """Test error of kernel SVM solvers against kernel evaluations: Fig. 2 of the SBP paper.
 
-    python benchmarks/papers sbp_figure2
-
 Cotter, Shalev-Shwartz and Srebro (2012) compare the Stochastic Batch Perceptron with
 Pegasos, SDCA, SMO and the Perceptron on reuters, a9a (Adult) and MNIST, 8 against the
 rest, with the parameters of their Table 2 and without a bias, for ten epochs, and 100
@@ -16,25 +14,24 @@ A run of SBP as written takes six processor seconds on Reuters, three minutes on
 nine on MNIST, and 9 GB of memory.
 """
 
-import argparse
 import functools
 import itertools
-import json
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import matplotlib.pyplot as plt
-import measure
 import numpy as np
-from page_tables import curves
+import timing
+from data import two_classes
+from runner import Case, Row, oldest
 
 import budgetjax as bj
-from budgetjax import datasets
 
-RESULTS = measure.RESULTS / "papers"
+KEEPS_PROGRAMS = True
 # Data: the class against the rest, or None; sigma^2 and nu from Table 2.
 SETTINGS = {
     "reuters_moneyfx": (None, 0.5, 6.34e-4),
@@ -47,6 +44,8 @@ METHODS = ("SBP", "Pegasos", "SDCA", "SMO", "Perceptron", "SBP as written")
 # Passes, if not ten.
 EPOCHS = {("a9a", "Perceptron"): 100}
 POINTS = 40
+# Pairs of Fourier features that cost as much as changes, in Figure 3.
+PAIRS = (16, 32, 64, 128, 256, 512, 1024)
 # Examples searched at once for the Perceptron's next mistake.
 LOOK = 512
 # Mebibytes of kernel rows: enough for all that MNIST needs.
@@ -69,21 +68,10 @@ class Data(NamedTuple):
     y_test: np.ndarray
 
 
-def parts_of(name: str) -> tuple[np.ndarray, ...]:
-    """Both parts with raw features, except bytes, which are scaled to 0 to 1."""
-    data = datasets.load(name, standardise=False)
-    scale = np.float32(255 if name == "mnist" else 1)
-    positive = SETTINGS[name][0]
-    labels = [data.y_train, data.y_test]
-    if positive is not None:
-        labels = [np.where(y == positive, 1, -1) for y in labels]
-    return data.X_train / scale, labels[0], data.X_test / scale, labels[1]
-
-
 @functools.lru_cache(maxsize=1)
 def data_of(name: str) -> Data:
     """The parts and the kernel of a set."""
-    X, y, X_test, y_test = parts_of(name)
+    X, y, X_test, y_test = two_classes(name, SETTINGS[name][0])
     kernel = bj.RBF(1 / (2 * SETTINGS[name][1]))
     gram = jax.jit(kernel.gram)
     test = np.empty((len(X_test), len(X)), np.float32)
@@ -165,12 +153,12 @@ def curve(name: str, method: str, run: int, data: Data) -> dict[str, Any]:
         # The first run of a method computes all rows.
         cache = WHOLE.setdefault((name, method), bj.KernelCache(None))
     examples = solver.read(data.X, data.y)
-    state, objective = measure.begin(solver, examples, cache), jax.jit(objective_of)
+    state, objective = timing.begin(solver, examples, cache), jax.jit(objective_of)
     points = np.unique(np.geomspace(4, epochs * n, POINTS).astype(int))
     rows, begin = [], time.process_time()
     # Looks are frequent at first, and rarer when the curve is long.
     for steps in itertools.chain(np.repeat([1, 4, 16, 64], 64), itertools.repeat(256)):
-        state = measure.advance(state, examples, jnp.int32(steps))
+        state = timing.advance(state, examples, jnp.int32(steps))
         changes, visits = int(state.num_updates), int(getattr(state, "num_visits", 0))
         primal, dual = map(float, objective(state, examples))
         last = rows[-1][0] if rows else 0
@@ -196,36 +184,9 @@ def run_of(name: str, method: str, run: int) -> dict[str, Any]:
 
 def together(rows: list[dict[str, Any]], name: str, method: str) -> dict[str, Any]:
     """The means of all runs at points that all have reached."""
-    return curves.mean_curve(
+    return mean_curve(
         [row for row in rows if (row["data"], row["method"]) == (name, method)]
     )
-
-
-def show(rows: list[dict[str, Any]]) -> None:
-    """The ends of the curves, and the part of the range where SBP is as good."""
-    lines = []
-    for name, method in present(rows):
-        own, sbp = (together(rows, name, each) for each in (method, "SBP"))
-        n = next(row["examples"] for row in rows if row["data"] == name)
-        epoch = int(np.argmin(np.abs(np.log(own["changes"] / n))))
-        start, end = curves.common_range(sbp, own)
-        lines.append(
-            {
-                "data": name,
-                "method": method,
-                "runs": own["runs"],
-                "changes": int(own["changes"][-1]),
-                "error at end": 100 * float(own["error"][-1]),
-                "least error": 100 * float(own["error"].min()),
-                "vectors": int(own["vectors"][-1]),
-                "error nearest n changes": 100 * float(own["error"][epoch]),
-                "SBP as good": curves.part_as_good(sbp, own),
-                "it as good as SBP": curves.part_as_good(own, sbp),
-                "from": start,
-                "to": end,
-            }
-        )
-    measure.show(lines)
 
 
 def present(rows: list[dict[str, Any]]) -> list[tuple[str, str]]:
@@ -239,7 +200,7 @@ def present(rows: list[dict[str, Any]]) -> list[tuple[str, str]]:
     ]
 
 
-def draw(rows: list[dict[str, Any]], output: Path) -> None:
+def draw(rows: list[Row], path: Path) -> None:
     """One panel per data set, error against kernel evaluations."""
     names = list(dict.fromkeys(name for name, _ in present(rows)))
     limits = {"reuters_moneyfx": (2, 8), "a9a": (14, 26), "mnist": (0, 5)}
@@ -268,32 +229,71 @@ def draw(rows: list[dict[str, Any]], output: Path) -> None:
             )  # fmt: skip
         axes[0, 0].set_ylabel("test error, %")
         axes[0, 0].legend()
-        figure.savefig(output)
+        figure.savefig(path)
         plt.close(figure)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description="Fig. 2 of the SBP paper")
-    parser.add_argument("--data", nargs="+", choices=SETTINGS, default=list(SETTINGS))
-    parser.add_argument("--methods", nargs="*", choices=METHODS, default=METHODS)
-    parser.add_argument("--runs", type=int, default=10)
-    parser.add_argument("--output", type=Path, default=RESULTS / "sbp_figure2.json")
-    given = parser.parse_args()
-    cases = [
-        (
-            {"data": name, "method": method, "run": run},
-            functools.partial(run_of, name, method, run),
-        )
-        for name in given.data
-        for run in range(given.runs)
-        for method in given.methods
-        if method != "SMO" or run == 0
-    ]
-    measure.resumed(cases, given.output, clear=False)
-    rows = json.loads(given.output.read_text())["rows"]
-    show(rows)
-    draw(rows, given.output.with_suffix(".png"))
+def mean_curve(own: list[Row]) -> dict[str, Any]:
+    """The means of all runs of a solver at points that all have reached."""
+    start = max(row["changes"][0] for row in own)
+    end = min(row["changes"][-1] for row in own)
+    points = np.unique(np.geomspace(start, end, POINTS).astype(int))
+    found: dict[str, Any] = {"changes": points, "runs": len(own)}
+    for key in ("error", "vectors"):
+        # Vectors of the last model tested at or before each point.
+        values = [
+            np.array(row[key])[np.searchsorted(row["changes"], points, "right") - 1]
+            for row in own
+        ]
+        found[key] = np.mean(values, axis=0)
+    return found
 
 
-if __name__ == "__main__":
-    main()
+def common_range(first: dict[str, Any], second: dict[str, Any]) -> tuple[int, int]:
+    """The numbers of changes that two curves share."""
+    pair = first, second
+    start = max(int(each["changes"][0]) for each in pair)
+    return start, min(int(each["changes"][-1]) for each in pair)
+
+
+def part_as_good(ours: dict[str, Any], theirs: dict[str, Any]) -> float:
+    """The part of the common range, in decades, where ours has no more errors."""
+    grid = np.log(np.geomspace(*common_range(ours, theirs), 200))
+    first, second = (
+        np.interp(grid, np.log(each["changes"]), each["error"])
+        for each in (ours, theirs)
+    )
+    return float(np.mean(first <= second))
+
+
+def cases() -> Iterator[Case]:
+    """All sets, methods and runs."""
+    for name in SETTINGS:
+        for run in range(10 if name == "reuters_moneyfx" else 3):
+            for method in METHODS:
+                key = {"data": name, "method": method, "run": run}
+                if method != "SMO" or run == 0:
+                    yield Case(key, functools.partial(run_of, name, method, run))
+
+
+def summarise(rows: list[Row]) -> Iterator[Row]:
+    """The mean curves: their ends, where SBP is as good, and SBP after few changes."""
+    for name, method in present(rows):
+        own, sbp = (together(rows, name, each) for each in (method, "SBP"))
+        about = oldest([row for row in rows if row["data"] == name])
+        key: Row = {"data": name, "method": method}
+        found: Row = {
+            "runs": own["runs"],
+            "changes": int(own["changes"][-1]),
+            "at the end": 100 * float(own["error"][-1]),
+            "lowest": 100 * float(own["error"].min()),
+            "vectors": int(own["vectors"][-1]),
+        }
+        if method != "SBP":
+            found["SBP no higher"] = part_as_good(sbp, own)
+            found["SBP no lower"] = part_as_good(own, sbp)
+        yield key | found | about
+        for pairs in PAIRS if method.startswith("SBP") else ():
+            places = np.log(own["changes"])
+            error = 100 * float(np.interp(np.log(pairs), places, own["error"]))
+            yield key | {"pairs": pairs, "error": error} | about

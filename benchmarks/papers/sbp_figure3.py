@@ -1,7 +1,5 @@
 """Test error of SBP and of random Fourier features against d-dimensional products.
 
-    python benchmarks/papers sbp_figure3
-
 Figure 3 of Cotter, Shalev-Shwartz and Srebro (2012): k pairs of random Fourier features
 (`cos` and `sin` of the same frequency) cost k products of d numbers per training
 example, as k kernel values do. So k pairs compare to SBP after k changes. The error of
@@ -11,44 +9,32 @@ the features is that of the optimal linear SVM on them, whose own cost is not co
 paper has ten. It takes six minutes.
 """
 
-import argparse
 import functools
-import json
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import matplotlib
-import measure
 import numpy as np
+from data import two_classes
 from matplotlib import pyplot
+from runner import RESULTS, Case, Row, read
 
 import budgetjax as bj
-from budgetjax import datasets
+from papers import sbp_figure2
 
+KEEPS_PROGRAMS = True
 # Data: the class against the rest, or None; sigma^2 from Table 2.
 SETTINGS = {"reuters_moneyfx": (None, 0.5), "a9a": (None, 10.0), "mnist": (8, 25.0)}
 TITLES = {"reuters_moneyfx": "Reuters", "a9a": "Adult", "mnist": "MNIST, 8 vs. rest"}
 LIMITS = {"reuters_moneyfx": (2, 8), "a9a": (14, 26), "mnist": (0, 11)}
 PENALTY, TOLERANCE, PASSES = 1.0, 1e-2, 300
 PAIRS = tuple(2**i for i in range(11))
-PAPERS = measure.RESULTS / "papers"
-OUTPUT = PAPERS / "sbp_figure3.json"
-
-
-@functools.lru_cache(maxsize=1)
-def data_of(name: str) -> tuple[np.ndarray, ...]:
-    """Raw features, except bytes, which are scaled to 0 to 1; labels -1 and +1."""
-    data = datasets.load(name, standardise=False)
-    scale = np.float32(255 if name == "mnist" else 1)
-    positive = SETTINGS[name][0]
-    labels = [data.y_train, data.y_test]
-    if positive is not None:
-        labels = [np.where(y == positive, 1, -1) for y in labels]
-    return data.X_train / scale, labels[0], data.X_test / scale, labels[1]
 
 
 def measured(name: str, pairs: int, run: int) -> dict[str, Any]:
     """The test error of the linear SVM on the first `pairs` pairs of features."""
-    X, y, X_test, y_test = data_of(name)
+    X, y, X_test, y_test = two_classes(name, SETTINGS[name][0])
     random = np.random.default_rng(run)
     width = np.sqrt(SETTINGS[name][1])
     frequencies = random.normal(0, 1 / width, (X.shape[1], pairs)).astype(np.float32)
@@ -83,14 +69,12 @@ def mean_errors(rows: list[dict[str, Any]], name: str) -> dict[int, tuple[float,
 
 def of_sbp(name: str, method: str, changes: Any) -> np.ndarray:
     """SBP's error after each number of changes, from the results of `sbp_figure2`."""
-    import sbp_figure2
-
-    rows = json.loads((PAPERS / "sbp_figure2.json").read_text())["rows"]
+    rows = read(RESULTS / "papers/sbp_figure2.csv")
     own = sbp_figure2.together(rows, name, method)
     return np.interp(np.log(changes), np.log(own["changes"]), own["error"])
 
 
-def draw(rows: list[dict[str, Any]]) -> None:
+def draw(rows: list[Row], path: Path) -> None:
     """A panel per data set."""
     names = [name for name in SETTINGS if mean_errors(rows, name)]
     with matplotlib.rc_context(bj.plots.STYLE):
@@ -99,7 +83,7 @@ def draw(rows: list[dict[str, Any]]) -> None:
             layout="constrained",
         )  # fmt: skip
         for panel, name in zip(panels[0], names, strict=True):
-            n = len(data_of(name)[1])
+            n = len(two_classes(name, SETTINGS[name][0])[1])
             changes = np.geomspace(4, 2 * n, 60)
             for method, style in (("SBP", "-"), ("SBP as written", "--")):
                 error = 100 * of_sbp(name, method, changes)
@@ -117,38 +101,14 @@ def draw(rows: list[dict[str, Any]]) -> None:
             )  # fmt: skip
         panels[0, 0].set_ylabel("test error, %")
         panels[0, -1].legend()
-        figure.savefig(OUTPUT.with_suffix(".png"))
+        figure.savefig(path)
         pyplot.close(figure)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description="Fig. 3 of the SBP paper")
-    parser.add_argument("--data", nargs="+", choices=SETTINGS, default=list(SETTINGS))
-    parser.add_argument("--runs", type=int, default=10)
-    parser.add_argument("--most-pairs", type=int, default=PAIRS[-1])
-    given = parser.parse_args()
-    cases = [
-        (
-            {"data": name, "pairs": pairs, "run": run},
-            functools.partial(measured, name, pairs, run),
-        )
-        for name in given.data
-        for pairs in PAIRS
-        if pairs <= given.most_pairs
-        for run in range(given.runs)
-    ]
-    measure.resumed(cases, OUTPUT, clear=False)
-    rows = json.loads(OUTPUT.read_text())["rows"]
-    lines = []
-    for name in given.data:
-        found = mean_errors(rows, name)
-        sbp = of_sbp(name, "SBP", np.array(list(found)))
-        for (pairs, (error, runs)), other in zip(found.items(), sbp, strict=True):
-            line = {"data": name, "pairs, or changes": pairs, "runs": runs}
-            lines.append(line | {"features": 100 * error, "SBP": 100 * float(other)})
-    measure.show(lines)
-    draw(rows)
-
-
-if __name__ == "__main__":
-    main()
+def cases() -> Iterator[Case]:
+    """All sets, numbers of pairs and runs."""
+    for name in SETTINGS:
+        for pairs in PAIRS:
+            for run in range(10):
+                key = {"data": name, "pairs": pairs, "run": run}
+                yield Case(key, functools.partial(measured, name, pairs, run))

@@ -1,7 +1,5 @@
 """Seconds to the test error of scikit-learn's SVC (LIBSVM), for SBP and SMO.
 
-    python benchmarks/papers sbp_libsvm
-
 Cotter, Shalev-Shwartz and Srebro (2012), the end of Section 5: in a quarter of LIBSVM's
 time the Stochastic Batch Perceptron has 15.0 percent errors on Adult, where LIBSVM ends
 with 14.9, and 0.46 on MNIST, 8 against the rest, where that ends with 0.44. Kernels and
@@ -17,19 +15,20 @@ our errors after these fractions of SVC's time. It takes 16 minutes. Forest, the
 third set of the paper, is `sbp_forest`.
 """
 
-import argparse
+import functools
 import time
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-import measure
 import numpy as np
+import timing
+from data import two_classes
+from runner import Case
 from sklearn.svm import SVC
 
 import budgetjax as bj
-from budgetjax import datasets
 
 # Data, the class against the rest, sigma^2 and C.
 SETTINGS = {
@@ -47,16 +46,6 @@ METHODS: dict[str, tuple[Any, dict[str, Any], int]] = {
 # The time limit of our solvers, as a multiple of SVC's time.
 PATIENCE = 0.6
 CACHE = 2000
-
-
-def data_of(name: str, positive: int | None) -> tuple[np.ndarray, ...]:
-    """Training and test part with two classes; bytes are scaled to 0 to 1."""
-    data = datasets.load(name, standardise=False)
-    scale = np.float32(255 if name == "mnist" else 1)
-    labels = [data.y_train, data.y_test]
-    if positive is not None:
-        labels = [np.where(y == positive, 1, -1) for y in labels]
-    return data.X_train / scale, labels[0], data.X_test / scale, labels[1]
 
 
 def timed(
@@ -81,9 +70,9 @@ def timed(
         return (seconds > limit and state.num_updates > 0) or gap <= 1e-4
 
     examples = solver.read(X, y)
-    state = measure.begin(solver, examples, bj.KernelCache(CACHE))
+    state = timing.begin(solver, examples, bj.KernelCache(CACHE))
     while not tested(state, *map(float, objective(state, examples))):
-        state = measure.advance(state, examples, jnp.int32(every))
+        state = timing.advance(state, examples, jnp.int32(every))
     return curve
 
 
@@ -95,7 +84,7 @@ def objective(state: Any, examples: bj.TrainingSet) -> bj.Objective:
 def compare(name: str) -> dict[str, Any]:
     """SVC, then ours."""
     dataset, positive, variance, penalty = SETTINGS[name]
-    data = X, y, X_test, y_test = data_of(dataset, positive)
+    data = X, y, X_test, y_test = two_classes(dataset, positive)
     kernel = bj.RBF(1 / (2 * variance))
     start = time.process_time()
     svc = SVC(C=penalty, gamma=1 / (2 * variance), cache_size=CACHE).fit(X, y)
@@ -147,25 +136,7 @@ def first(curve: list[tuple], error: float, svc_seconds: float) -> float | str:
     return reached[0] / svc_seconds if reached else "not reached"
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--data", nargs="+", choices=SETTINGS, default=list(SETTINGS))
-    parser.add_argument(
-        "--output", type=Path, default=measure.RESULTS / "papers" / "sbp_libsvm.json"
-    )
-    arguments = parser.parse_args()
-    cases = [
-        ({"data": name}, lambda name=name: compare(name)) for name in arguments.data
-    ]
-    rows = measure.resumed(cases, arguments.output)
-    shown = [
-        {"data": row["data"], "method": method}
-        | {key: value for key, value in row[method].items() if key != "curve"}
-        for row in rows
-        for method in ("SVC", *METHODS)
-    ]
-    measure.show(shown)
-
-
-if __name__ == "__main__":
-    main()
+def cases() -> Iterator[Case]:
+    """All sets."""
+    for name in SETTINGS:
+        yield Case({"data": name}, functools.partial(compare, name))

@@ -12,7 +12,7 @@ from budgetjax.tables.columns import column_names, find_column
 from budgetjax.tables.encoding import Encoding
 from budgetjax.tables.start_map import Lines, start_map
 
-# `benchmarks/form.py` varies the constants below, and those of `start_map` and of
+# `benchmarks/tasks/form.py` varies the constants below, and those of `start_map` and of
 # `refitting.metric`.
 # The bins per column of a table of 1,000 rows, and how they grow with the rows.
 BINS, BINS_OF, POWER = 32, 1000, 1 / 3

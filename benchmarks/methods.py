@@ -1,0 +1,541 @@
+"""Every method of the benchmarks by its name: our learners and refits, and rivals.
+
+`ONLINE` learners make one pass. `FITS` see the training data more than once: a `Fit`
+learns from all rows in the order given, and returns a function that predicts labels.
+`ESTIMATORS` are made as their classes construct them. Hyperparameters of the first are
+chosen by a sweep, those of the second one after the other, starting in the middle of
+each list. What exists in C++ only is in `peers.py`.
+"""
+
+import functools
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+import optax
+from jax.tree_util import Partial
+from sklearn.cluster import MiniBatchKMeans
+from sklearn.ensemble import (
+    HistGradientBoostingClassifier,
+    HistGradientBoostingRegressor,
+    RandomForestClassifier,
+    RandomForestRegressor,
+)
+from sklearn.impute import SimpleImputer
+from sklearn.kernel_approximation import Nystroem
+from sklearn.linear_model import SGDClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC, SVR, LinearSVC
+
+import budgetjax as bj
+from budgetjax import losses
+from budgetjax.estimators import BudgetedKernelClassifier, BudgetedKernelRegressor
+
+LAMBDAS = (1e-3, 3e-4, 1e-4, 1e-5)
+RATES = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
+
+
+class Task(NamedTuple):
+    """The shape of the data and the length of the stream."""
+
+    num_features: int
+    num_classes: int | None
+    budget: int
+    rows: int
+    seed: int = 0
+
+    def shape(self, **given: Any) -> dict[str, Any]:
+        """The arguments that every `init` takes, and those passed."""
+        return {"num_features": self.num_features, "budget": self.budget, **given}
+
+    @property
+    def average(self) -> int:
+        """The round from which on iterates are averaged."""
+        return self.rows // 2 + 1
+
+
+class Method(NamedTuple):
+    """How to make an empty model from hyperparameters, and which ones to try."""
+
+    init: Callable[..., Any]  # of (kernel, task, **hyperparameters)
+    grid: dict[str, tuple[float, ...]]
+    averages: bool = False
+    binary: bool = False
+    largest: float = np.inf
+
+
+def pegasos(maintenance, **limits) -> Method:
+    def init(kernel, task, regularization):
+        shape = task.shape(num_classes=task.num_classes, seed=task.seed)
+        shape |= {"maintenance": maintenance, "average": task.average}
+        return bj.Pegasos(regularization=regularization).init(kernel, **shape)
+
+    return Method(init, {"regularization": LAMBDAS}, True, **limits)
+
+
+def passive_aggressive(maintenance, **limits) -> Method:
+    def init(kernel, task, penalty):
+        shape = task.shape(num_classes=task.num_classes, maintenance=maintenance)
+        return bj.PassiveAggressive(penalty=penalty).init(kernel, **shape)
+
+    return Method(init, {"penalty": (0.03, 0.1, 0.3, 1.0)}, **limits)
+
+
+def perceptron(kernel, task):
+    shape = task.shape(num_classes=task.num_classes, seed=task.seed)
+    return bj.Perceptron().init(kernel, **shape, maintenance=bj.RemoveRandom())
+
+
+def projectron(kernel, task, threshold):
+    learner = bj.Projectron(threshold=threshold, margin_updates=True)
+    return learner.init(kernel, **task.shape(num_classes=task.num_classes))
+
+
+def forgetron(kernel, task):
+    return bj.Forgetron().init(kernel, **task.shape())
+
+
+def norma(kernel, task, learning_rate, regularization):
+    learner = bj.NORMA(learning_rate=learning_rate, regularization=regularization)
+    shape = task.shape(num_classes=task.num_classes, average=task.average)
+    return learner.init(kernel, **shape)
+
+
+@functools.cache
+def cosine(rows: int) -> Callable[..., Any]:
+    """From 1 to 0; the factor is in the loss, where it can be swept."""
+    return optax.cosine_decay_schedule(1.0, rows)
+
+
+@functools.cache
+def optimizer(rows: int) -> optax.GradientTransformation:
+    return optax.sgd(cosine(rows))
+
+
+def scaled(loss, rate, score, y):
+    """A loss times a learning rate."""
+    return rate * loss(score, y)
+
+
+@losses.classification_loss
+def scaled_of_labels(loss, rate, score, y):
+    """The same for a loss of labels."""
+    return scaled(loss, rate, score, y)
+
+
+def at_rate(loss, rate, task) -> Partial:
+    loss = loss if isinstance(loss, Partial) else Partial(loss)
+    return Partial(scaled_of_labels if task.num_classes else scaled, loss, rate)
+
+
+def arow(kernel, task, confidence):
+    shape = task.shape(num_classes=task.num_classes)
+    return bj.AROW(confidence=confidence).init(kernel, **shape)
+
+
+def drifting(kernel, task, drift):
+    shape = task.shape(num_classes=task.num_classes)
+    return bj.AROW(drift=drift).init(kernel, **shape)
+
+
+def sgd(loss, maintenance, **limits) -> Method:
+    """Gradient descent whose rate falls to 0 along a cosine."""
+
+    def init(kernel, task, rate):
+        loss_at = at_rate(loss, rate, task)
+        learner = bj.SGD(loss=loss_at, learning_rate=cosine(task.rows))
+        shape = task.shape(num_classes=task.num_classes, average=task.average)
+        return learner.init(kernel, **shape, maintenance=maintenance)
+
+    return Method(init, {"rate": RATES}, True, **limits)
+
+
+def linear(learner, loss=losses.hinge, factor=1) -> Method:
+    """Gradient descent on `factor * budget` features."""
+
+    def init(kernel, task, rate):
+        shape = task.shape(num_classes=task.num_classes, average=task.average)
+        shape |= {"budget": factor * task.budget}
+        if learner is bj.Fourier:
+            shape["seed"] = task.seed
+        return learner(
+            loss=at_rate(loss, rate, task), optimizer=optimizer(task.rows)
+        ).init(kernel, **shape)
+
+    return Method(init, {"rate": RATES}, True)
+
+
+ONLINE = {
+    "Pegasos, remove random": pegasos(bj.RemoveRandom()),
+    "Pegasos, remove smallest": pegasos(bj.RemoveSmallest()),
+    "Pegasos, project": pegasos(bj.Project()),
+    "Pegasos, project best": pegasos(bj.Project(best=True)),
+    "Pegasos, delayed project": pegasos(bj.DelayedProject()),
+    "Pegasos, merge": pegasos(bj.Merge()),
+    "Pegasos, merge any sign": pegasos(bj.Merge(same_sign=False), binary=True),
+    "Pegasos, merge 3": pegasos(bj.MultiMerge(3)),
+    "Pegasos, merge best pair": pegasos(bj.MergeBestPair(), largest=100),
+    "SGD logistic, merge": sgd(losses.logistic, bj.Merge()),
+    "PA-I, merge": passive_aggressive(bj.Merge()),
+    "PA-I, project best": passive_aggressive(bj.Project(best=True)),
+    "PA-I, project onto nearest": passive_aggressive(bj.ProjectOntoNearest()),
+    "Projectron++": Method(projectron, {"threshold": (0.1, 0.3, 0.5, 0.7, 0.9)}),
+    "Perceptron, remove random": Method(perceptron, {}),
+    "Forgetron": Method(forgetron, {}, binary=True),
+    "NORMA": Method(
+        norma,
+        {"learning_rate": (0.1, 0.3, 1.0), "regularization": (1e-4, 1e-3, 1e-2)},
+        True,
+    ),
+    "Fourier, B features": linear(bj.Fourier),
+    "Fourier, 4B features": linear(bj.Fourier, factor=4),
+    "Nystrom": linear(bj.Nystrom),
+    "AROW": Method(arow, {"confidence": (0.01, 0.1, 1.0)}),
+    "AROW, drift": Method(drifting, {"drift": (0.001, 0.01, 0.1)}),
+}
+
+
+@jax.jit
+def mistakes(state, X, y):
+    """The error rate in percent."""
+    return 100 * (bj.predict(state, X) != y).mean()
+
+
+def judged(method: Method, state, judge, X, y, *, stacked=False) -> dict[str, Any]:
+    """What `judge` returns for the last iterate and for the average."""
+    judge = jax.vmap(judge, in_axes=(0, None, None)) if stacked else judge
+    errors = {"last": np.asarray(judge(state, X, y))}
+    if method.averages:
+        errors["average"] = np.asarray(judge(bj.average_iterates(state), X, y))
+    return errors
+
+
+@jax.jit
+def learned(states, X, y):
+    """The models after the stream, in turn; unlike `bj.sweep`, some may overflow."""
+    return jax.lax.map(lambda state: bj.run(state, X, y)[0], states)
+
+
+def tuned(method: Method, task: Task, gammas, parts, judge) -> dict[str, Any]:
+    """The hyperparameters with least error, for the last iterate and the average."""
+    X, y, X_held, y_held = parts
+    grid = bj.grid(gamma=gammas, **method.grid)
+    task = task._replace(rows=len(X))
+    states = grid.init(lambda gamma, **rest: method.init(bj.RBF(gamma), task, **rest))
+    states = learned(states, X, y)
+    errors = judged(method, states, judge, X_held, y_held, stacked=True)
+    found = {}
+    for kind, values in errors.items():
+        best = int(np.nanargmin(values))
+        chosen = [float(column[best]) for column in grid.columns]
+        found[kind] = {
+            "held out": float(values[best]),
+            "chosen": dict(zip(grid.names, chosen, strict=True)),
+        }
+    return found
+
+
+def tested(method: Method, task: Task, found, data, judge, orders) -> dict[str, Any]:
+    """The test errors after learning in several orders."""
+    errors: dict[str, list[float]] = {kind: [] for kind in found}
+    for seed in range(1, orders + 1):
+        order = np.random.default_rng(seed).permutation(task.rows)
+        X, y = data.X_train[order], data.y_train[order]
+        known = {}
+        for kind, result in found.items():
+            key = tuple(result["chosen"].values())
+            if key not in known:
+                gamma, *rest = key
+                rest = dict(zip(method.grid, rest, strict=True))
+                state = method.init(bj.RBF(gamma), task._replace(seed=seed), **rest)
+                state, _ = bj.run(state, X, y)
+                known[key] = judged(method, state, judge, data.X_test, data.y_test)
+            errors[kind].append(float(known[key][kind]))
+    return errors
+
+
+# Methods that see the data more than once.
+
+# Lambda of the stream that chooses the support vectors; accuracy hardly depends on it.
+REGULARIZATION = 1e-4
+# Rows on which scikit-learn's exact solvers are tuned.
+FEW = 5_000
+
+
+class Fit(NamedTuple):
+    """How to learn, and what to try.
+
+    Attributes:
+      fit: `fit(kernel gamma, task, X, y, **chosen) -> (predict, notes)`.
+      grid: of the hyperparameters other than gamma.
+      rows: maximum number to tune on.
+      budgeted: whether the budget matters.
+      default: whether gamma is `budgetjax.default_gamma`.
+    """
+
+    fit: Callable[..., tuple[Callable, dict[str, Any]]]
+    grid: dict[str, tuple[float, ...]]
+    rows: int = 1_000_000
+    budgeted: bool = True
+    default: bool = False
+
+
+def streamed(gamma, task, X, y):
+    """Pegasos with merging, after one pass."""
+    state = bj.Pegasos(regularization=REGULARIZATION).init(
+        bj.RBF(gamma),
+        num_features=task.num_features,
+        num_classes=task.num_classes,
+        budget=task.budget,
+    )
+    return bj.run(state, X, y)[0]
+
+
+def predictor(state):
+    return lambda X: np.asarray(bj.predict(state, X))
+
+
+def refitted(gamma, task, X, y, penalty, **options):
+    state = bj.refit(streamed(gamma, task, X, y), X, y, penalty=penalty, **options)
+    return predictor(state), {}
+
+
+def moved(gamma, task, X, y, penalty):
+    return refitted(gamma, task, X, y, penalty, move_vectors=True, seed=task.seed)
+
+
+def by_default(gamma, task, X, y, **options):
+    """Pegasos and a refit with its default penalty."""
+    state = bj.refit(streamed(gamma, task, X, y), X, y, seed=task.seed, **options)
+    return predictor(state), {}
+
+
+def with_metric(gamma, task, X, y):
+    return by_default(gamma, task, X, y, learn_metric=True)
+
+
+def boosted(gamma, task, X, y):
+    return HistGradientBoostingClassifier(random_state=0).fit(X, y).predict, {}
+
+
+def centres(gamma, task, X, y, penalty):
+    """Centres of k-means instead of the support vectors of a stream."""
+    kmeans = MiniBatchKMeans(task.budget, random_state=task.seed)
+    state = bj.AROW().init(
+        bj.RBF(gamma),
+        num_features=task.num_features,
+        num_classes=task.num_classes,
+        budget=task.budget,
+        vectors=np.asarray(kmeans.fit(X).cluster_centers_),
+    )
+    return predictor(bj.refit(state, X, y, penalty=penalty)), {}
+
+
+def nystroem(gamma, task) -> Nystroem:
+    return Nystroem(gamma=gamma, n_components=task.budget, random_state=task.seed)
+
+
+def nystroem_sgd(gamma, task, X, y, alpha):
+    classifier = SGDClassifier(
+        alpha=alpha, average=True, max_iter=1, tol=0.0, random_state=task.seed
+    )
+    return make_pipeline(nystroem(gamma, task), classifier).fit(X, y).predict, {}
+
+
+def nystroem_svm(gamma, task, X, y, penalty):
+    classifier = LinearSVC(C=penalty, fit_intercept=False, dual="auto", tol=1e-3)
+    return make_pipeline(nystroem(gamma, task), classifier).fit(X, y).predict, {}
+
+
+def full(gamma, task, X, y, penalty):
+    machine = SVC(C=penalty, gamma=gamma, cache_size=4000).fit(X, y)
+    return machine.predict, {"vectors": int(machine.n_support_.sum())}
+
+
+def part(gamma, task, X, y, penalty):
+    """An SVM on the first rows, few enough that it has at most B support vectors."""
+    low, high = 2, len(X)
+    machine = None
+    while high - low > max(1, low // 50):
+        middle = (low + min(high, 4 * low)) // 2
+        if len(np.unique(y[:middle])) < task.num_classes:
+            low = middle
+            continue
+        tried = SVC(C=penalty, gamma=gamma).fit(X[:middle], y[:middle])
+        if tried.n_support_.sum() <= task.budget:
+            low, machine = middle, tried
+        else:
+            high = middle
+    if machine is None:
+        machine = SVC(C=penalty, gamma=gamma).fit(X[:high], y[:high])
+    return machine.predict, {"vectors": int(machine.n_support_.sum()), "rows": low}
+
+
+PENALTIES = (1.0, 10.0, 100.0)
+FITS = {
+    "Pegasos, merge, refit by default": Fit(by_default, {}, default=True),
+    "Pegasos, merge, metric": Fit(with_metric, {}, default=True),
+    "Pegasos, merge, refit": Fit(refitted, {"penalty": PENALTIES}),
+    "Pegasos, merge, refit, vectors moved": Fit(moved, {"penalty": PENALTIES}),
+    "k-means, refit": Fit(centres, {"penalty": PENALTIES}),
+    "scikit-learn Nystroem, SGD": Fit(nystroem_sgd, {"alpha": (1e-4, 1e-5, 1e-6)}),
+    "scikit-learn Nystroem, LinearSVC": Fit(
+        nystroem_svm, {"penalty": PENALTIES}, rows=FEW
+    ),
+    "scikit-learn SVC, few rows": Fit(part, {"penalty": (1.0, 10.0)}, rows=FEW),
+    "scikit-learn SVC": Fit(full, {"penalty": PENALTIES}, rows=FEW, budgeted=False),
+    "scikit-learn HistGradientBoosting": Fit(boosted, {}, budgeted=False, default=True),
+}
+
+
+def wrong(predict, X, y) -> float:
+    """The error rate in percent."""
+    return 100 * float(np.mean(predict(X) != y))
+
+
+def tuned_fit(rival: Fit, task, gammas, parts) -> dict[str, Any]:
+    """The hyperparameters with the least held-out error, one after the other."""
+    X, y, X_held, y_held = parts
+    X, y = X[: rival.rows], y[: rival.rows]
+    grid = {"gamma": tuple(gammas), **rival.grid}
+    if rival.default:
+        grid = {"gamma": (bj.default_gamma(X),)}
+    chosen = {name: values[len(values) // 2] for name, values in grid.items()}
+    known: dict[tuple, float] = {}
+
+    def error(tried):
+        key = tuple(tried.values())
+        if key not in known:
+            predict, _ = rival.fit(task=task._replace(rows=len(X)), X=X, y=y, **tried)
+            known[key] = wrong(predict, X_held, y_held)
+        return known[key]
+
+    for name, values in grid.items():
+        errors = [error(chosen | {name: value}) for value in values]
+        chosen[name] = values[int(np.argmin(errors))]
+    return {"held out": error(chosen), "chosen": chosen}
+
+
+def tested_fit(
+    rival: Fit, task, found, data, orders
+) -> tuple[list[float], dict[str, Any]]:
+    """The test errors after learning in several orders, and the last notes.
+
+    Their seconds are the median processor time of all threads.
+    """
+    errors, notes, seconds = [], {}, []
+    for seed in range(1, (orders if rival.budgeted else 1) + 1):
+        order = np.random.default_rng(seed).permutation(task.rows)
+        start = time.process_time()
+        predict, notes = rival.fit(
+            task=task._replace(seed=seed),
+            X=data.X_train[order],
+            y=data.y_train[order],
+            **found["chosen"],
+        )
+        seconds.append(time.process_time() - start)
+        errors.append(wrong(predict, data.X_test, data.y_test))
+    return errors, notes | {"seconds": statistics.median(seconds)}
+
+
+# Estimators as they are constructed.
+
+# Rows of a call of `partial_fit`.
+PART = 2000
+
+
+def ours(budget: int) -> Callable[[bool, int], Any]:
+    def make(is_regression: bool, seed: int) -> Any:
+        kind = BudgetedKernelRegressor if is_regression else BudgetedKernelClassifier
+        return kind(budget, random_state=seed)
+
+    return make
+
+
+class InParts:
+    """Our estimator of 100 vectors, which gets its rows once, in parts.
+
+    Columns are as they are, or standardised with the mean and the deviation of the
+    first part, where medians fill gaps.
+    """
+
+    def __init__(self, model: Any, scaler: Any = None) -> None:
+        self.model, self.scaler = model, scaler
+
+    @property
+    def model_(self) -> Any:
+        return self.model.model_
+
+    def fit(self, X: np.ndarray, y: np.ndarray) -> None:
+        more = (
+            {}
+            if isinstance(self.model, BudgetedKernelRegressor)
+            else {"classes": np.unique(y)}
+        )
+        if self.scaler is not None:
+            X = self.scaler.fit(X[:PART]).transform(X)
+        for start in range(0, len(y), PART):
+            part = slice(start, start + PART)
+            self.model.partial_fit(X[part], y[part], **more)
+
+    def predict(self, X: np.ndarray) -> np.ndarray:
+        return self.model.predict(
+            X if self.scaler is None else self.scaler.transform(X)
+        )
+
+
+def in_parts(is_regression: bool, seed: int) -> InParts:
+    return InParts(ours(100)(is_regression, seed))
+
+
+def standardised_in_parts(is_regression: bool, seed: int) -> InParts:
+    model = ours(100)(is_regression, seed).set_params(encode=False)
+    return InParts(
+        model, make_pipeline(SimpleImputer(strategy="median"), StandardScaler())
+    )
+
+
+def pair(classifier: Any, regressor: Any) -> Callable[[bool, int], Any]:
+    def make(is_regression: bool, seed: int) -> Any:
+        return (regressor if is_regression else classifier)(random_state=seed)
+
+    return make
+
+
+def of_package(package: str, classifier: str, regressor: str, **given: Any):
+    """Estimators of a package that is imported when they are made."""
+
+    def make(is_regression: bool, seed: int) -> Any:
+        module = __import__(package, fromlist=[classifier])
+        name = regressor if is_regression else classifier
+        return getattr(module, name)(random_state=seed, **given)
+
+    return make
+
+
+def exact(is_regression: bool, seed: int) -> Any:
+    return make_pipeline(StandardScaler(), SVR() if is_regression else SVC())
+
+
+ESTIMATORS: dict[str, Callable[[bool, int], Any]] = {
+    **{f"budgetjax, {budget}": ours(budget) for budget in (20, 100, 500, 1000)},
+    "in parts": in_parts,
+    "in parts, standardised": standardised_in_parts,
+    "HistGradientBoosting": pair(
+        HistGradientBoostingClassifier, HistGradientBoostingRegressor
+    ),
+    "LightGBM": of_package("lightgbm", "LGBMClassifier", "LGBMRegressor", verbose=-1),
+    "XGBoost": of_package("xgboost", "XGBClassifier", "XGBRegressor"),
+    "CatBoost": of_package(
+        "catboost", "CatBoostClassifier", "CatBoostRegressor", verbose=0
+    ),
+    "random forest": pair(RandomForestClassifier, RandomForestRegressor),
+    "SVC": exact,
+    "RealMLP": of_package("pytabkit", "RealMLP_TD_Classifier", "RealMLP_TD_Regressor"),
+    "TabM": of_package("pytabkit", "TabM_D_Classifier", "TabM_D_Regressor"),
+    "xRFM": of_package("pytabkit", "XRFM_D_Classifier", "XRFM_D_Regressor"),
+}

@@ -1,1 +1,0 @@
-"""The tables of the README and of the benchmarks' pages; see `__main__`."""

@@ -1,0 +1,421 @@
+"""Writes every table of the README and of the pages here from rows of results.
+
+    python benchmarks/report.py
+    python benchmarks/report.py --check
+
+`tables.toml` says which tables there are, and explains how. A table stands between
+`<!-- table: NAME -->` and `<!-- end -->`, and below it when, on what and of which
+version its rows were measured. With `--check` nothing is written: it fails where a page
+says something else than the rows, where a row has no commit, and where a row is older
+than the code that it measures, unless the line below the table says so.
+"""
+
+import argparse
+import functools
+import itertools
+import re
+import statistics
+import string
+import subprocess
+import sys
+import tomllib
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import runner
+from runner import RESULTS, ROOT, Row
+
+HERE = Path(__file__).resolve().parent
+# Rows of papers, which have no commit.
+PUBLISHED = "published"
+EARLIER = "earlier code"
+MARKED = re.compile(r"<!-- table: ([\w-]+) -->\n(.*?)<!-- end -->\n", re.DOTALL)
+# What is no field of rows.
+OWN = ("file", "cell", "reduce", "note", "by")
+
+
+@functools.cache
+def described() -> dict[str, Any]:
+    """What `tables.toml` says."""
+    return tomllib.loads((HERE / "tables.toml").read_text("utf-8"))
+
+
+@functools.cache
+def rows_of(file: str) -> list[Row]:
+    return runner.read(RESULTS / f"{file}.csv")
+
+
+# Cells.
+
+
+class Figures(string.Formatter):
+    """`{accuracy %:.1f}`, where the field is one of a row.
+
+    Items of lists and dictionaries go by `[1]`, `[-1]` and `[name]`. Beside Python's
+    formats there are `3S`, three significant digits, and `100*.2f`, a hundred times the
+    figure.
+    """
+
+    def get_field(self, field_name: str, args: Any, kwargs: Any) -> Any:
+        first, *rest = re.findall(r"^[^\[]+|\[[^\]]*\]", field_name)
+        found = kwargs[first]
+        for step in (one[1:-1] for one in rest):
+            found = found[int(step) if isinstance(found, list) else step]
+        return found, first
+
+    def format_field(self, value: Any, format_spec: str) -> str:
+        if digits := re.fullmatch(r"(\d)S", format_spec):
+            return significant(value, int(digits[1]))
+        factor, star, rest = format_spec.partition("*")
+        if star:
+            return self.format_field(float(factor) * value, rest)
+        text = format(value, format_spec)
+        # What rounds to 0 has no sign.
+        return text[1:] if re.fullmatch(r"-0(\.0*)?", text) else text
+
+
+FIGURES = Figures()
+
+
+def significant(x: float, digits: int) -> str:
+    """So many significant digits, or all before the point if these are more."""
+    exponent = int(f"{x:.{digits - 1}e}".partition("e")[2])
+    return f"{x:,.{max(0, digits - 1 - exponent)}f}"
+
+
+def text_of(row: Row, cells: str | list[str]) -> str:
+    """The first of the cells whose fields the row has."""
+    for cell in [cells] if isinstance(cells, str) else cells:
+        try:
+            return FIGURES.vformat(cell, (), row)
+        except (KeyError, IndexError, TypeError):
+            continue
+    return ""
+
+
+def mean(rows: list[Row]) -> Row:
+    """One row: the means of numbers, and of anything else the first."""
+    merged: Row = {}
+    for name, first in rows[0].items():
+        own = [row[name] for row in rows if name in row]
+        is_number = isinstance(first, int | float) and not isinstance(first, bool)
+        merged[name] = statistics.mean(own) if is_number and len(own) > 1 else first
+    return merged
+
+
+def reduced(rows: list[Row], given: Row) -> str:
+    """One text of the rows of a cell: one, unless it says what to do with several."""
+    how, _, name = given.get("reduce", "one").partition(":")
+    if how == "one" and len(rows) > 1:
+        raise LookupError(
+            f"{given['file']}.csv has {len(rows)} rows for {given['cell']}"
+        )
+    cell, note = given["cell"], {"note": given.get("note", ""), "count": len(rows)}
+    if how == "each":
+        texts = [text_of(row | note, cell) for row in rows]
+        kept = filter(None, texts) if name else (text or "-" for text in texts)
+        return (name or " / ").join(kept) if any(texts) else ""
+    if how == "spread":
+        texts = sorted({text_of(row | note, cell) for row in rows}, key=number)
+        return texts[0] if len(texts) == 1 else f"{texts[0]} to {texts[-1]}"
+    if how == "sum":
+        note[name] = sum(row[name] for row in rows)
+    if how in ("max", "min"):
+        rows = [(max if how == "max" else min)(rows, key=lambda row: row[name])]
+    return text_of(mean(rows) | note, cell)
+
+
+def number(text: str) -> float:
+    """The first number of a cell."""
+    found = re.search(r"[-+]?\d[\d,]*\.?\d*", text)
+    return float(found[0].replace(",", "")) if found else float("nan")
+
+
+# Tables.
+
+
+def axis(given: Any, table: Row) -> list[tuple[str, Any]]:
+    """The names of lines or columns, and what each chooses.
+
+    A list of axes is one after the other. Lists of values, or "*" for all there are,
+    give a line for each combination. Otherwise a name has what it chooses, or its cell.
+    """
+    if isinstance(given, list):
+        return [line for one in given for line in axis(one, table)]
+    if not all(of == "*" or is_values(of) for of in given.values()):
+        return [
+            (name, {"cell": of} if isinstance(of, str) else of)
+            for name, of in given.items()
+        ]
+    found = []
+    names = described()["names"] | table.get("names", {})
+    known = [
+        row for row in rows_of(table["file"]) if chosen(row, table.get("where", {}))
+    ]
+    every = [
+        list(dict.fromkeys(row[key] for row in known if key in row))
+        if of == "*"
+        else of
+        for key, of in given.items()
+    ]
+    for values in itertools.product(*every):
+        shown = (
+            f"{v:,}" if isinstance(v, int) else names.get(str(v), str(v))
+            for v in values
+        )
+        found.append((", ".join(shown), dict(zip(given, values, strict=True))))
+    return found
+
+
+def is_values(given: Any) -> bool:
+    """Whether these are values of a field, rather than choices of columns."""
+    return isinstance(given, list) and not isinstance(given[0], dict)
+
+
+def chosen(row: Row, where: Row) -> bool:
+    """Whether a row has these values; one of them, where there is a list.
+
+    The empty text is that of a field that it lacks.
+    """
+    return all(
+        row.get(name, "") in (value if isinstance(value, list) else [value])
+        for name, value in where.items()
+    )
+
+
+def matching(table: Row, line: Row, column: Row | list[Row]) -> tuple[list[Row], Row]:
+    """The rows of a cell, and how it is written."""
+    found: tuple[list[Row], Row] = [], {}
+    for choice in column if isinstance(column, list) else [column]:
+        every = (table, line, choice)
+        given = {name: of for each in every for name, of in each.items() if name in OWN}
+        at = table.get("where", {}), filters(line)
+        if "by" in choice:
+            at = tuple({n: of for n, of in w.items() if n in choice["by"]} for w in at)
+        rows = [
+            row
+            for row in rows_of(given["file"])
+            if all(chosen(row, where) for where in (*at, filters(choice)))
+        ]
+        if rows:
+            return rows, given
+        found = rows, given
+    return found
+
+
+def filters(choice: Row) -> Row:
+    """The fields that rows must have."""
+    return {name: of for name, of in choice.items() if name not in OWN}
+
+
+def cells_of(table: Row) -> tuple[list[list[str]], list[tuple[str, Row]]]:
+    """The cells of a table, its head first, and the rows with their files."""
+    columns, used = axis(table["columns"], table), []
+    differences = table.get("minus", {})
+    lines = [[table.get("corner", ""), *(name for name, _ in columns), *differences]]
+    for name, line in axis(table["rows"], table):
+        found = [matching(table, line, column) for _, column in columns]
+        if key := table.get("common"):
+            # Only what every method was measured on.
+            shared = set.intersection(
+                *({row[key] for row in rows} for rows, _ in found)
+            )
+            found = [([r for r in rows if r[key] in shared], of) for rows, of in found]
+        texts = [reduced(rows, given) if rows else "" for rows, given in found]
+        if table.get("complete") and not all(texts):
+            continue
+        used += [(given["file"], row) for rows, given in found for row in rows]
+        by_name = dict(zip([name for name, _ in columns], texts, strict=True))
+        texts += [minus(by_name[a], by_name[b]) for a, b in differences.values()]
+        lines.append([name, *texts])
+    for name, *texts in [*lines[1:], *zip(*lines, strict=True)]:
+        # Of the columns, the first has names.
+        if not any(texts):
+            raise LookupError(f"table {table['name']}: nothing for {name!r}")
+    if "lower" in table:
+        lines += ranks(lines, set(table["lower"]))
+    return lines, used
+
+
+def minus(ours: str, theirs: str) -> str:
+    """The difference of two cells, with their digits."""
+    if not ours or not theirs:
+        return ""
+    found = re.search(r"\d\.(\d+)", ours)
+    digits = len(found[1]) if found else 0
+    apart = round(number(ours) - number(theirs), digits)
+    return f"{apart:+.{digits}f}" if apart else "0"
+
+
+def ranks(lines: list[list[str]], lower: set[str]) -> list[list[str]]:
+    """The mean rank of each column with its standard error, and where it is the best.
+
+    Args:
+      lines: the table.
+      lower: the lines whose lowest figure is the best.
+    """
+    places = []
+    for name, *texts in lines[1:]:
+        figures = [number(text) * (1 if name in lower else -1) for text in texts]
+        # Equal figures share the mean of their places.
+        places.append(
+            [sum(o < x for o in figures) + (figures.count(x) + 1) / 2 for x in figures]
+        )
+    columns = list(zip(*places, strict=True))
+    means = [
+        f"{statistics.mean(of):.1f} ± {statistics.stdev(of) / len(of) ** 0.5:.1f}"
+        for of in columns
+    ]
+    best = [str(sum(place < 1.5 for place in of)) for of in columns]
+    return [[f"mean rank of the {len(places)}", *means], ["best on", *best]]
+
+
+# What is said of rows.
+
+
+@functools.cache
+def git(*arguments: str) -> str | None:
+    """What git prints, or None where it fails."""
+    command = ["git", "-C", str(ROOT), *arguments]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    except OSError:
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+def knows_history() -> bool:
+    """Whether git can tell what is older than what."""
+    return git("rev-parse", "HEAD") is not None and (
+        git("rev-parse", "--is-shallow-repository") == "false"
+    )
+
+
+@functools.cache
+def is_old(file: str, commit: str) -> bool:
+    """Whether the code that a file measures has changed since a commit."""
+    subjects = described()["subjects"]
+    paths = subjects.get(file.removesuffix("_summary"), subjects["others"])
+    later = git("rev-list", "--max-count=1", f"{commit}..HEAD", "--", *paths)
+    return later is None or later != ""
+
+
+def days(dates: list[str]) -> str:
+    """The first and the last day."""
+    first, last = (date.fromisoformat(one) for one in (min(dates), max(dates)))
+    until = f"{last.day} {last:%B %Y}"
+    if first == last:
+        return until
+    if (first.year, first.month) == (last.year, last.month):
+        return f"{first.day} to {until}"
+    return f"{first.day} {first:%B %Y} to {until}"
+
+
+def caption(used: list[tuple[str, Row]]) -> str:
+    """Where the rows of a table come from, when and of what they were measured."""
+    measured = [(file, row) for file, row in used if file != PUBLISHED]
+    if not measured:
+        return ""
+    files = list(dict.fromkeys(file.removesuffix("_summary") for file, _ in measured))
+    rows = [row for _, row in measured]
+    said = [
+        ", ".join(f"`{file}`" for file in files),
+        days([row["date"] for row in rows]),
+    ]
+    jax = {
+        found[1] for row in rows if (found := re.search(r"jax (\d+\.\d+)", str(row)))
+    }
+    said += (
+        [f"JAX {' and '.join(sorted(jax, key=lambda v: int(v[2:])))}"] if jax else []
+    )
+    makers = sorted({row["processor"].split("(")[0].split()[0] for row in rows})
+    said.append(" and ".join(makers))
+    old = any(row.get("dirty") or is_old(file, row["commit"]) for file, row in measured)
+    if old:
+        said.append(EARLIER)
+    return f"*{'; '.join(said)}*"
+
+
+def written(table: Row) -> str:
+    """A table in Markdown, with the line below it."""
+    (head, *body), used = cells_of(table)
+    rule = ["---"] * len(head)
+    lines = [
+        f"| {' | '.join(cell.strip() for cell in line)} |"
+        for line in (head, rule, *body)
+    ]
+    lines = [re.sub(r"\|  (?=\|)", "| ", line) for line in lines]
+    below = caption(used)
+    return "\n".join(["", *lines, "", *([below, ""] if below else [])]) + "\n"
+
+
+def without_commit() -> list[str]:
+    """Files with rows that do not say of which commit they are."""
+    names = (
+        path.relative_to(RESULTS).with_suffix("") for path in RESULTS.rglob("*.csv")
+    )
+    names = sorted({name.as_posix() for name in names} - {PUBLISHED})
+    return [
+        f"{name}.csv: a row has no commit or no date"
+        for name in names
+        if not all({"commit", "date"} <= row.keys() for row in rows_of(name))
+    ]
+
+
+def page(name: str) -> tuple[str, str, list[str]]:
+    """The text of a page, what it should be, and markers that nothing writes."""
+    tables = {one["name"]: one for one in described()["table"] if one["page"] == name}
+    text = (ROOT / name).read_text("utf-8")
+    found = [match[1] for match in MARKED.finditer(text)]
+    wrong = [f"{name}: no place for table {one}" for one in tables.keys() - {*found}]
+    wrong += [f"{name}: no table {one}" for one in found if one not in tables]
+
+    def new(match: re.Match[str]) -> str:
+        if match[1] not in tables:
+            return match[0]
+        return f"<!-- table: {match[1]} -->\n{written(tables[match[1]])}<!-- end -->\n"
+
+    return text, MARKED.sub(new, text), wrong
+
+
+def same(line: str, other: str) -> bool:
+    """Whether two lines agree; where git has no history, ages are not compared."""
+    if not knows_history():
+        line, other = (one.replace(f"; {EARLIER}", "") for one in (line, other))
+    return line == other
+
+
+def differences(name: str, text: str | None = None) -> list[str]:
+    """What a page, or another text of it, says otherwise than the rows."""
+    known, right, wrong = page(name)
+    text = known if text is None else text
+    pairs = itertools.zip_longest(text.splitlines(), right.splitlines(), fillvalue="")
+    apart = [(a, b) for a, b in pairs if not same(a, b)]
+    return wrong + [f"{name}: {a!r}, not {b!r}" for a, b in apart[:20]]
+
+
+def pages() -> list[str]:
+    return list(dict.fromkeys(one["page"] for one in described()["table"]))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--check", action="store_true", help="write nothing")
+    given = parser.parse_args()
+    wrong = without_commit()
+    for name in pages():
+        if given.check:
+            wrong += differences(name)
+            continue
+        _, right, missing = page(name)
+        (ROOT / name).write_text(right, "utf-8")
+        wrong += missing
+    print(*wrong, sep="\n", end="\n" if wrong else "")
+    sys.exit(bool(wrong))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,167 @@
+"""Test accuracy against the budget, for every learner, refits and scikit-learn.
+
+Online learners make one pass over the training data. A sweep chooses the
+hyperparameters of each method, data set and budget on a held-out part, the last fifth
+of a fixed shuffle of the training data (of at most 20,000 rows). Whether to standardise
+the features is chosen there too, once per data set, with Pegasos and `Merge`. Then the
+method learns the whole training part in three orders, in one if it has more than
+200,000 rows. A learner that averages is judged twice, by its last iterate and by the
+average over the second half of the stream, each with its own hyperparameters. The test
+part is used for the table only. Gamma is in units of one over the total variance.
+
+Fields of its own: `orders`, `most` (rows to tune on).
+"""
+
+import functools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from data import BINARY, GAMMAS, gammas_of, load, parts_of
+from matplotlib.figure import Figure
+from methods import FITS, ONLINE, Task, mistakes, tested, tested_fit, tuned, tuned_fit
+from runner import Case, Row, given
+
+TUNING_ROWS, MANY_ROWS, ORDERS = 20_000, 200_000, 3
+BUDGETS = (100, 500)
+SHOWN = (
+    "Pegasos, remove random",
+    "Pegasos, merge",
+    "AROW",
+    "Pegasos, merge, refit",
+    "Pegasos, merge, refit, vectors moved",
+    "Pegasos, merge, metric",
+    "scikit-learn Nystroem, LinearSVC",
+)
+FULL = "scikit-learn SVC"
+TICKS = (0.2, 0.5, 1, 2, 5, 10, 15, 20, 30, 50)
+# Panels side by side, and methods with several budgets that are worth one.
+PANELS, ENOUGH = 3, 4
+
+
+@functools.lru_cache(1)
+def scaled(name: str) -> tuple[Any, bool]:
+    """The data, standardised if that is better on held-out rows."""
+    found = {}
+    for standardise in (True, False):
+        data = load(name, standardise)
+        task = Task(data.X_train.shape[1], data.num_classes, 100, len(data.y_train))
+        gammas = gammas_of(data, GAMMAS[name])
+        parts = parts_of(data, TUNING_ROWS)
+        best = tuned(ONLINE["Pegasos, merge"], task, gammas, parts, mistakes)
+        found[standardise] = best["last"]["held out"], data
+    standardise = found[True][0] <= found[False][0]
+    return found[standardise][1], standardise
+
+
+def measured(
+    name: str,
+    budget: int,
+    label: str,
+    orders: int | None = None,
+    most: int = TUNING_ROWS,
+) -> list[Row]:
+    """A row, or for a learner that averages one for each model."""
+    data, standardise = scaled(name)
+    n, d = data.X_train.shape
+    orders = orders or (1 if n > MANY_ROWS else ORDERS)
+    parts, gammas = parts_of(data, most), gammas_of(data, GAMMAS[name])
+    task = Task(d, data.num_classes, budget, n)
+    if label in FITS:
+        found = {"last": tuned_fit(FITS[label], task, gammas, parts)}
+        errors, notes = tested_fit(FITS[label], task, found["last"], data, orders)
+        every = {"last": errors}
+    else:
+        found = tuned(ONLINE[label], task, gammas, parts, mistakes)
+        every = tested(ONLINE[label], task, found, data, mistakes, orders)
+        notes = {}
+    several = len(every["last"]) > 1
+    return [
+        {
+            "standardised": standardise,
+            "model": kind,
+            "accuracy %": 100 - float(np.mean(errors)),
+            **({"deviation": float(np.std(errors))} if several else {}),
+            "held out %": 100 - found[kind]["held out"],
+            "chosen": found[kind]["chosen"],
+            **notes,
+        }
+        for kind, errors in every.items()
+    ]
+
+
+def case(name: str, budget: int, label: str) -> Case:
+    """One method on one set."""
+    fit = FITS.get(label)
+    size = 0 if fit and not fit.budgeted else budget
+    key = {"data": name, "B": size, "method": label}
+    usual = budget in BUDGETS and name != "electricity" and label != "AROW, drift"
+    own = *given("orders", None), *given("most", TUNING_ROWS)
+    return Case(key, functools.partial(measured, name, budget, label, *own), usual)
+
+
+def cases() -> Iterator[Case]:
+    """All sets, budgets and methods that take them."""
+    for name in GAMMAS:
+        for budget in given("B", 20, *BUDGETS, 1000):
+            for label, method in ONLINE.items():
+                takes = name in BINARY or not method.binary
+                if takes and budget <= method.largest:
+                    yield case(name, budget, label)
+            for label, fit in FITS.items():
+                if fit.budgeted or budget == BUDGETS[0]:
+                    yield case(name, budget, label)
+
+
+def draw(rows: list[Row], path: Path) -> None:
+    """Errors of last iterates against the budget, with the whole SVM as a line."""
+    drawn: dict[str, dict[str, list]] = {}
+    for row in rows:
+        if row["model"] == "last" and row["method"] in SHOWN:
+            lines = drawn.setdefault(row["data"], {})
+            lines.setdefault(row["method"], []).append(row)
+    for name, lines in list(drawn.items()):
+        drawn[name] = {label: line for label, line in lines.items() if len(line) > 1}
+        if len(drawn[name]) < ENOUGH:
+            del drawn[name]
+    if not drawn:
+        return
+    full = {row["data"]: row for row in rows if row["method"] == FULL}
+    height = -(-len(drawn) // PANELS)
+    figure = Figure(figsize=(3.6 * PANELS, 3 * height + 0.8), layout="constrained")
+    panels = figure.subplots(height, PANELS, squeeze=False)
+    for panel in panels.flat[len(drawn) :]:
+        panel.remove()
+    legend = {}
+    for panel, (name, lines) in zip(panels.flat, drawn.items(), strict=False):
+        for label, line in lines.items():
+            legend[label] = panel.errorbar(
+                [row["B"] for row in line],
+                [100 - row["accuracy %"] for row in line],
+                [row.get("deviation", 0) for row in line],
+                color=f"C{SHOWN.index(label)}",
+                marker=".",
+                capsize=2,
+            )
+        if name in full:
+            error = 100 - full[name]["accuracy %"]
+            legend[FULL] = panel.axhline(error, color="black", linestyle=":")
+        budgets = sorted({row["B"] for line in lines.values() for row in line})
+        panel.set(title=name, xlabel="budget", xscale="log", yscale="log")
+        panel.set_xticks(budgets, budgets)
+        panel.minorticks_off()
+        low, high = panel.get_ylim()
+        panel.set_yticks([tick for tick in TICKS if low <= tick <= high])
+        panel.yaxis.set_major_formatter("{x:g}")
+    for panel in panels[:, 0]:
+        panel.set_ylabel("test error, %")
+    order = [label for label in (*SHOWN, FULL) if label in legend]
+    figure.legend(
+        [legend[label] for label in order],
+        order,
+        loc="outside lower center",
+        ncols=3,
+        frameon=False,
+    )
+    figure.savefig(path, dpi=130)

@@ -1,0 +1,232 @@
+"""The time to first results, each in its own process.
+
+Figures are wall and CPU seconds of a process from start to end, imports and compilation
+included, as medians of several runs that take turns: the first `run` of five learners,
+the first `refit`, the first `fit` of the default classifier on 5,000 rows,
+scikit-learn's Nystroem with LinearSVC on the same rows, and `budgetjax train` on 2,000
+rows. Estimators and the command line keep compiled programs: their figures are with an
+empty folder (cold) and with the one that the last run has filled (warm). So are those
+of `fit` alone on five data sets of different shapes, one after the other in one
+process, with imports as a figure of their own. `loops` divides the CPU seconds by those
+of a plain Python loop of ten million additions in the same run, so that figures of two
+machines, or of a busy one, compare. One run measures all of them.
+
+The rows "compile NAME" are CPU seconds of compilation alone, the first call minus the
+second, for the five learners and the refit.
+"""
+
+import compileall
+import functools
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+from runner import Case, given
+
+ROOT = Path(__file__).parents[2]
+
+DATA = """
+import numpy as np
+random = np.random.default_rng(0)
+X = random.normal(size=({rows}, 16)).astype(np.float32)
+classes = 2 * (X[:, 0] * X[:, 1] > 0) + (X[:, 2] + X[:, 3] > 0)
+"""
+
+RUN = """
+import budgetjax as bj
+y = np.where(classes > 1, 1, -1)
+state = bj.{init}
+state, scores = bj.run(state, X, y)
+"""
+
+# `refit` includes a cheap learner's compilation: subtract "run perceptron".
+REFIT = """
+state = bj.refit(state, X, y)
+"""
+
+SHAPE = "bj.RBF(0.05), num_features=16, budget=100"
+LEARNERS = {
+    "perceptron": f"Perceptron().init({SHAPE}, maintenance=bj.RemoveOldest())",
+    "passive_aggressive": f"PassiveAggressive().init({SHAPE})",
+    "pegasos": f"Pegasos(regularization=1e-3).init({SHAPE})",
+    "projectron": f"Projectron().init({SHAPE})",
+    "arow": f"AROW().init({SHAPE})",
+}
+
+FIT = """
+from budgetjax.estimators import BudgetedKernelClassifier
+BudgetedKernelClassifier().fit(X, classes)
+"""
+
+# Rows, columns and classes.
+SHAPES = ((5000, 10, 2), (5200, 11, 2), (4100, 14, 3), (7000, 25, 5), (2500, 8, 2))
+FIVE = f"""
+import time
+began = time.perf_counter(), time.process_time()
+import numpy as np
+from budgetjax.estimators import BudgetedKernelClassifier
+def report(name):
+    global began
+    ended = time.perf_counter(), time.process_time()
+    print(name, *(b - a for a, b in zip(began, ended)), sep=";", flush=True)
+    began = time.perf_counter(), time.process_time()
+report("import")
+for rows, columns, classes in {SHAPES}:
+    X = np.random.default_rng(rows).normal(size=(rows, columns))
+    values = X[:, 0] * X[:, 1] + np.sin(2 * X[:, 2])
+    edges = np.quantile(values, np.arange(1, classes) / classes)
+    y = np.searchsorted(edges, values)
+    began = time.perf_counter(), time.process_time()
+    BudgetedKernelClassifier(random_state=0).fit(X, y)
+    report(f"{{rows}} rows, {{columns}} columns, {{classes}} classes")
+"""
+
+NYSTROEM = """
+from sklearn.kernel_approximation import Nystroem
+from sklearn.pipeline import make_pipeline
+from sklearn.svm import LinearSVC
+make_pipeline(Nystroem(gamma=0.05, n_components=100), LinearSVC()).fit(X, classes)
+"""
+
+# CPU seconds of the first call of `f` minus those of the second.
+FIRST_CALL = """
+import time
+import jax
+taken = []
+for _ in range(2):
+    start = time.process_time()
+    jax.block_until_ready(f().expansion)
+    taken.append(time.process_time() - start)
+print(taken[0] - taken[1])
+"""
+
+LOOP = "s = 0\nfor i in range(10**7): s += i"
+
+
+def scripts():
+    """Name and source of every script."""
+    few, many = DATA.format(rows=2000), DATA.format(rows=5000)
+    yield "import numpy", "import numpy"
+    yield "import budgetjax", "import budgetjax"
+    for name, init in LEARNERS.items():
+        yield f"run {name}", few + RUN.format(init=init)
+    perceptron = RUN.format(init=LEARNERS["perceptron"])
+    yield "run perceptron, refit", few + perceptron + REFIT
+    yield "fit, Nystroem + LinearSVC", many + NYSTROEM
+
+
+def first_calls():
+    """Name and source of every compiled program."""
+    head = DATA.format(rows=2000) + "import budgetjax as bj\n"
+    head += "y = np.where(classes > 1, 1, -1)\n"
+    for name, init in LEARNERS.items():
+        run = f"state = bj.{init}\nf = lambda: bj.run(state, X, y)[0]\n"
+        yield name, head + run + FIRST_CALL
+    learned = f"state = bj.{LEARNERS['perceptron']}\n"
+    learned += "state = bj.run(state, X, y)[0]\n"
+    yield "refit", head + learned + "f = lambda: bj.refit(state, X, y)\n" + FIRST_CALL
+
+
+def compilation(source, repeats):
+    """CPU seconds of compilation."""
+    given = dict(os.environ, PYTHONPATH=str(ROOT))
+    given.pop("JAX_COMPILATION_CACHE_DIR", None)
+    command = [sys.executable, "-c", source]
+    taken = [
+        float(subprocess.check_output(command, env=given, cwd="/"))
+        for _ in range(repeats)
+    ]
+    return {"CPU seconds": statistics.median(taken)}
+
+
+def seconds_of(command, environment):
+    """Wall and CPU seconds of a process."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    start = time.perf_counter()
+    subprocess.run(command, check=True, env=environment, stdout=subprocess.DEVNULL)
+    wall = time.perf_counter() - start
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    used = after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
+    return wall, used
+
+
+def write_table(path):
+    """A CSV file of 2,000 rows to train on."""
+    random = np.random.default_rng(0)
+    X = random.normal(size=(2000, 16))
+    label = np.where(X[:, 0] * X[:, 1] > 0, "yes", "no")
+    names = [f"x{i}" for i in range(16)]
+    lines = [",".join([*names, "label"])]
+    lines += [
+        ",".join([*map(repr, row), name])
+        for row, name in zip(X.tolist(), label, strict=True)
+    ]
+    path.write_text("\n".join(lines) + "\n")
+
+
+def everything(repeats):
+    """A row for each process."""
+    # As after an installation, and whether or not Python may write bytecode here.
+    compileall.compile_dir(ROOT / "budgetjax", quiet=1)
+    folder = Path(tempfile.mkdtemp())
+    table = folder / "table.csv"
+    write_table(table)
+    base = dict(os.environ)
+    base["PYTHONPATH"] = f"{ROOT}{os.pathsep}{base.get('PYTHONPATH', '')}"
+    base.pop("JAX_COMPILATION_CACHE_DIR", None)
+    train = [sys.executable, "-m", "budgetjax", "train", str(table)]
+    train += ["--target", "label", "--model", str(folder / "m"), "--quiet"]
+    fit = [sys.executable, "-c", DATA.format(rows=5000) + FIT]
+    timed = {}
+
+    def note(name, wall, used):
+        walls, uses = timed.setdefault(name, ([], []))
+        walls.append(wall)
+        uses.append(used)
+        print(f"{name}: {wall:.1f} s, {used:.1f} s of CPU", flush=True)
+
+    def take(name, command, environment):
+        note(name, *seconds_of(command, environment))
+
+    for repeat in range(repeats):
+        take("ten million additions", [sys.executable, "-c", LOOP], base)
+        for name, source in scripts():
+            take(name, [sys.executable, "-c", source], base)
+        for name, command in (("train", train), ("fit, default classifier", fit)):
+            place = str(folder / f"{name}-{repeat}")
+            for state in ("cold", "warm"):
+                take(f"{name}, {state}", command, base | {"XDG_CACHE_HOME": place})
+        cached = base | {"XDG_CACHE_HOME": str(folder / f"five-{repeat}")}
+        for state in ("cold", "warm"):
+            command = [sys.executable, "-c", FIVE]
+            printed = subprocess.check_output(command, env=cached, text=True)
+            for line in printed.splitlines():
+                name, wall, used = line.split(";")
+                note(f"five sets, {state}: {name}", float(wall), float(used))
+
+    loop = statistics.median(timed["ten million additions"][1])
+    return [
+        {
+            "what": name,
+            "seconds": statistics.median(walls),
+            "CPU seconds": statistics.median(uses),
+            "loops": statistics.median(uses) / loop,
+        }
+        for name, (walls, uses) in timed.items()
+    ]
+
+
+def cases() -> Iterator[Case]:
+    """All processes in turns, and what compiles."""
+    (repeats,) = given("repeats", 3)
+    yield Case({"part": "processes"}, lambda: everything(repeats))
+    for name, source in first_calls():
+        key = {"part": "compilation", "what": f"compile {name}"}
+        yield Case(key, functools.partial(compilation, source, repeats))

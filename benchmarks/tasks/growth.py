@@ -1,0 +1,155 @@
+"""Growth of time and memory with the budget, features, classes, models and rows.
+
+One quantity grows at a time, from 100 support vectors, 20 features and two classes. The
+labels are random, so nearly every example changes the model: in this worst case an
+example costs what the tables of algorithms say, maintenance included. Only the rows
+axis uses a checkerboard, where few examples change the model. Models are those of one
+sweep.
+
+Times are microseconds per example and model of a run that is compiled already: the
+median of three. Memory is what XLA reserves for that run: its arguments, results and
+temporaries. The slope is that of log time over log quantity in the upper half of a
+line.
+"""
+
+import functools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import timing
+from matplotlib.figure import Figure
+from runner import Case, Row, oldest
+
+import budgetjax as bj
+from budgetjax import datasets
+from budgetjax.online import driver, examples, sweeps
+
+AXES: dict[str, tuple[int, ...]] = {
+    "budget": (20, 50, 100, 200, 500, 1000, 2000),
+    "features": (2, 8, 32, 128, 784),
+    "classes": (2, 3, 10, 30, 100),
+    "models": (1, 4, 16, 64, 256, 1024),
+    "rows": (10_000, 100_000, 1_000_000, 10_000_000),
+}
+BASE = {"budget": 100, "features": 20, "classes": 2, "models": 1, "rows": 2000}
+LEARNERS = {
+    "Perceptron, remove oldest": (bj.Perceptron(), {"maintenance": bj.RemoveOldest()}),
+    "Pegasos, merge": (bj.Pegasos(regularization=1e-4), {}),
+    "AROW": (bj.AROW(), {}),
+}
+# Larger values take minutes, and the time of each is known by then.
+MOST = {("AROW", "rows"): 1_000_000, ("AROW", "models"): 256}
+
+
+def stream(axis: str, size: dict[str, int]) -> tuple[np.ndarray, np.ndarray]:
+    if axis == "rows":
+        return datasets.checkerboard(size["rows"], seed=0)
+    random = np.random.default_rng(0)
+    X = random.normal(size=(size["rows"], size["features"])).astype(np.float32)
+    y = random.integers(size["classes"], size=size["rows"], dtype=np.int32)
+    return X, y if size["classes"] > 2 else 2 * y - 1
+
+
+def measured(axis: str, value: int, learner: str) -> dict[str, float]:
+    """Time per example and model, and memory of the run."""
+    size = BASE | {axis: value}
+    chosen, shared = LEARNERS[learner]
+    X, y = stream(axis, size)
+    gamma = 8.0 if axis == "rows" else 0.5 / X.shape[1]
+
+    def init(gamma):
+        return chosen.init(
+            bj.RBF(gamma),
+            num_features=X.shape[1],
+            budget=size["budget"],
+            num_classes=size["classes"],
+            **shared,
+        )
+
+    if axis == "models":
+        states = jax.vmap(init)(jnp.linspace(0.5 * gamma, 2 * gamma, value))
+        one = jax.tree.map(lambda leaf: leaf[0], states)
+        together = sweeps.side_by_side()
+        given = examples.check_stream(one, X, y, None)
+        block = driver.block_length(None)
+        program = sweeps._run_sharded.lower(
+            tuple(jax.devices()[:1]), together, block, states, *given
+        ).compile()
+        run = functools.partial(program, states, *given)
+    else:
+        state = init(gamma)
+        given = examples.check_stream(state, X, y, None)
+        block = driver.block_length(None)
+        lowered = driver.run_checked.lower(state, *given, block)
+        program = lowered.compile()
+        run = functools.partial(program, state, *given)
+    seconds = timing.median(run, 1 if value >= 10_000_000 else 3)
+    memory = program.memory_analysis()
+    total = sum(
+        getattr(memory, f"{part}_size_in_bytes")
+        for part in ("argument", "output", "temp")
+    )
+    return {
+        "us": 1e6 * seconds / (size["rows"] * size["models"]),
+        "MiB": total / 2**20,
+    }
+
+
+def draw(rows: list[dict[str, Any]], path: Path) -> None:
+    """Time above, memory below, with a panel for each measured axis."""
+    axes = list(dict.fromkeys(row["axis"] for row in rows))
+    figure = Figure(figsize=(2.9 * len(axes), 5.4), layout="constrained")
+    panels = figure.subplots(2, len(axes), squeeze=False)
+    handles = {}
+    for column, axis in enumerate(axes):
+        for line, name in enumerate(("us", "MiB")):
+            panel = panels[line, column]
+            for color, learner in enumerate(LEARNERS):
+                own = [r for r in rows if (r["axis"], r["learner"]) == (axis, learner)]
+                values = [[r["value"] for r in own], [r[name] for r in own]]
+                if own:
+                    [handles[learner]] = panel.plot(*values, ".-", color=f"C{color}")
+            panel.set(xscale="log", yscale="log", xlabel=axis)
+            panel.grid(alpha=0.3)
+    panels[0, 0].set_ylabel("microseconds per example")
+    if "models" in axes:
+        panels[0, axes.index("models")].set_ylabel("per model too")
+    panels[1, 0].set_ylabel("MiB of the run")
+    figure.legend(
+        list(handles.values()),
+        list(handles),
+        loc="outside lower center",
+        ncols=3,
+        frameon=False,
+    )
+    figure.savefig(path, dpi=130)
+
+
+def cases() -> Iterator[Case]:
+    """All axes, learners and values."""
+    for axis, values in AXES.items():
+        for learner in LEARNERS:
+            for value in values:
+                if value <= MOST.get((learner, axis), value):
+                    key = {"axis": axis, "learner": learner, "value": value}
+                    yield Case(key, functools.partial(measured, axis, value, learner))
+
+
+def summarise(rows: list[Row]) -> Iterator[Row]:
+    """The slope of every line in its upper half."""
+    for axis in AXES:
+        for learner in LEARNERS:
+            line = [r for r in rows if (r["axis"], r["learner"]) == (axis, learner)]
+            if len(line) < 3:
+                continue
+            line.sort(key=lambda row: row["value"])
+            upper = line[len(line) // 2 - 1 :]
+            found: Row = {"axis": axis, "learner": learner}
+            for name, of in (("slope", "us"), ("slope of memory", "MiB")):
+                values, costs = np.log([[r["value"], r[of]] for r in upper]).T
+                found[name] = float(np.polyfit(values, costs, 1)[0])
+            yield found | oldest(line)

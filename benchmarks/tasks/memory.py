@@ -1,0 +1,154 @@
+"""Peak memory: streams, sweeps, refits, metrics, solvers, and files that grow.
+
+Each case runs in its own process. Its memory is what the process holds itself
+(`RssAnon`, without the pages of programs and mapped files, which the system can
+reclaim), sampled every 20 ms, compilation included. "before" is the memory once the
+library is imported and the rows exist, "more" the increase until the peak. Rows have 20
+random features, 80 bytes, and labels by a random quadratic function; every tenth label
+is flipped.
+
+It takes some minutes on one core. `most=ROWS` limits the rows.
+"""
+
+import functools
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import timing
+from runner import Case, given
+
+import budgetjax as bj
+from budgetjax import stream
+
+FEATURES = 20
+# The function, the budget or None, and the rows.
+CASES: tuple[tuple[str, int | None, int], ...] = (
+    ("nothing", None, 100_000),
+    ("run, Pegasos with merging", 100, 100_000),
+    ("run, Pegasos with merging", 500, 100_000),
+    ("run, AROW", 100, 100_000),
+    ("run, AROW", 500, 100_000),
+    ("sweep of 1,024 models, Pegasos", 100, 2000),
+    ("refit", 100, 100_000),
+    ("refit", 500, 100_000),
+    ("refit with a metric", 100, 100_000),
+    ("refit with a metric", 500, 100_000),
+    ("smo", None, 5000),
+    ("smo", None, 20_000),
+    ("sbp", None, 20_000),
+    ("dcd", None, 100_000),
+    ("mpu", None, 100_000),
+    ("fit_stream from a file", 100, 100_000),
+    ("fit_stream from a file", 100, 1_000_000),
+    ("fit_stream from a file", 100, 10_000_000),
+    ("refit from a file", 100, 1_000_000),
+    ("refit from a file", 100, 10_000_000),
+)
+
+
+def rows_of(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    random = np.random.default_rng(seed)
+    X = random.standard_normal((n, FEATURES), np.float32)
+    plane = np.random.default_rng(1).standard_normal((FEATURES, 2), np.float32)
+    projected = X @ plane
+    y = np.where(projected[:, 0] * projected[:, 1] > 0, 1, -1).astype(np.int32)
+    return X, np.where(random.random(n) < 0.1, -y, y)
+
+
+def pegasos(budget: int, gamma: Any = 0.5 / FEATURES) -> Any:
+    return bj.Pegasos(regularization=1e-4).init(
+        bj.RBF(gamma), num_features=FEATURES, budget=budget
+    )
+
+
+def centres(X: np.ndarray, y: np.ndarray, budget: int) -> Any:
+    """A model to refit, learned from the first rows."""
+    return bj.run(pegasos(budget), X[:5000], y[:5000])[0]
+
+
+def swept(X: np.ndarray, y: np.ndarray, budget: int) -> Any:
+    gammas = jnp.geomspace(0.001, 1, 1024)
+    states = jax.vmap(lambda gamma: pegasos(budget, gamma))(gammas)
+    return bj.sweep(states, X, y)
+
+
+def arow(budget: int) -> Any:
+    kernel = bj.RBF(0.5 / FEATURES)
+    return bj.AROW().init(kernel, num_features=FEATURES, budget=budget)
+
+
+def solved(solver: bj.Solver, X: np.ndarray, y: np.ndarray) -> Any:
+    return bj.solve(solver, X, y, max_steps=20)
+
+
+KERNEL = bj.RBF(0.5 / FEATURES)
+# Functions of the rows, their labels and the budget.
+RUNS: dict[str, Callable[..., Any]] = {
+    "nothing": lambda X, y, budget: None,
+    "run, Pegasos with merging": lambda X, y, budget: bj.run(pegasos(budget), X, y),
+    "run, AROW": lambda X, y, budget: bj.run(arow(budget), X, y),
+    "sweep of 1,024 models, Pegasos": swept,
+    "refit": lambda X, y, budget: bj.refit(centres(X, y, budget), X, y),
+    "refit with a metric": lambda X, y, budget: bj.refit(
+        centres(X, y, budget), X, y, learn_metric=True, epochs=1
+    ),
+    "smo": lambda X, y, budget: solved(bj.SMO(KERNEL), X, y),
+    "sbp": lambda X, y, budget: solved(bj.SBP(KERNEL, slack=0.01), X, y),
+    "dcd": lambda X, y, budget: solved(bj.DCD(), X, y),
+    "mpu": lambda X, y, budget: solved(bj.MPU(), X, y),
+}
+
+
+def from_file(what: str, budget: int, n: int, folder: Path) -> dict[str, float]:
+    """The same for a file of `n` rows, which is written in chunks."""
+    paths = folder / "X.npy", folder / "y.npy"
+    shapes = (n, FEATURES), (n,)
+    kinds = np.float32, np.int32
+    for path, shape, kind in zip(paths, shapes, kinds, strict=True):
+        np.lib.format.open_memmap(path, "w+", kind, shape)
+    for start in range(0, n, 100_000):
+        parts = rows_of(min(100_000, n - start), seed=start)
+        for path, part in zip(paths, parts, strict=True):
+            out = np.lib.format.open_memmap(path, "r+")
+            out[start : start + len(part)] = part
+            del out
+    with timing.memory() as found:
+        model = bj.fit_stream(pegasos(budget), stream.npy(*paths))
+        if what == "refit from a file":
+            model = bj.refit(model, stream.npy(*paths))
+        jax.block_until_ready(model.state)
+    return found
+
+
+def child(what: str, budget: int | None, n: int) -> dict[str, float]:
+    """The figures of a case, measured in this process."""
+    if what.endswith("a file"):
+        assert budget is not None
+        with tempfile.TemporaryDirectory() as folder:
+            return from_file(what, budget, n, Path(folder))
+    X, y = rows_of(n)
+    jax.block_until_ready(jnp.zeros(1) + 1)
+    with timing.memory() as found:
+        result = RUNS[what](X, y, budget)
+        jax.block_until_ready(jax.tree.leaves(result))
+    return found
+
+
+def measured(case: tuple[str, int | None, int]) -> dict[str, float]:
+    """The figures of a case, measured in its own process."""
+    found = timing.apart("tasks.memory", "child", *case)
+    return found | {"MiB more": found["MiB"] - found["MiB before"]}
+
+
+def cases() -> Iterator[Case]:
+    """All of them, or those of few rows."""
+    (most,) = given("most", 10_000_000)
+    for what, budget, rows in CASES:
+        key = {"what": what, "B": budget, "rows": rows}
+        if rows <= most:
+            yield Case(key, functools.partial(measured, (what, budget, rows)))

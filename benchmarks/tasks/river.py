@@ -1,0 +1,223 @@
+"""River's streams: rows per second and progressive accuracy, with river's learners.
+
+`evaluate.progressive_val_score` predicts every row and then learns it, in time order.
+All learners have their default parameters, budgetjax's with 100 support vectors, and a
+`StandardScaler` precedes all except the trees and naive Bayes. The rows "gamma chosen"
+try 1/4, 1, 4 and 16 times the default gamma on the first fifth of the rows. Accuracies
+are measured on all rows and on the last four fifths. Times are processor seconds
+without compilation, and include river's own scaling and counting. BUDGETJAX_DATA names
+a folder with electricity.
+"""
+
+import functools
+import runpy
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from river import (
+    datasets,
+    evaluate,
+    forest,
+    linear_model,
+    metrics,
+    multiclass,
+    naive_bayes,
+    neighbors,
+    preprocessing,
+    tree,
+)
+from river.datasets import synth
+from runner import Case, Row
+
+import budgetjax as bj
+from budgetjax.datasets import load
+from budgetjax.river import BudgetedClassifier
+
+BUDGET = 100
+FACTORS = (0.25, 1, 4, 16)
+DRIFTING = bj.AROW(drift=0.01)
+Rows = list[tuple[dict[Any, Any], Any]]
+
+
+class Stream(NamedTuple):
+    """Rows in time order; `drifts` describes their known drift."""
+
+    rows: Rows
+    drifts: str
+
+
+def listed(X: np.ndarray, y: np.ndarray) -> Rows:
+    """Rows with labels -1 and +1; river's linear models do not take -1."""
+    rows, y = X.astype(float).tolist(), y > 0
+    return [
+        (dict(enumerate(x)), label) for x, label in zip(rows, y.tolist(), strict=True)
+    ]
+
+
+def electricity() -> Rows:
+    data = load("electricity")
+    X = np.concatenate([data.X_train, data.X_test])[:10_000]
+    y = np.concatenate([data.y_train, data.y_test])[:10_000]
+    return listed(X, y)
+
+
+def turning() -> Rows:
+    example = Path(__file__).parents[2] / "examples" / "drift.py"
+    stream = runpy.run_path(str(example))["rotating"](9_000, seed=0)
+    return listed(stream.X, stream.y)
+
+
+def jump(before: Any, after: Any) -> Rows:
+    """A stream that changes into another within about 500 rows in the middle."""
+    stream = synth.ConceptDriftStream(before, after, seed=0, position=2_500, width=500)
+    return list(stream.take(5_000))
+
+
+def streams() -> dict[str, Callable[[], Stream]]:
+    agrawal = synth.Agrawal
+    return {
+        "Phishing": lambda: Stream(list(datasets.Phishing()), ""),
+        "Bananas": lambda: Stream(list(datasets.Bananas()), ""),
+        "ImageSegments": lambda: Stream(list(datasets.ImageSegments()), ""),
+        "electricity": lambda: Stream(electricity(), "real"),
+        "SEA": lambda: Stream(
+            jump(synth.SEA(0, 0.1, seed=0), synth.SEA(2, 0.1, seed=1)), "one change"
+        ),
+        "Agrawal": lambda: Stream(jump(agrawal(0, 0), agrawal(5, 1)), "one change"),
+        "RandomRBFDrift": lambda: Stream(
+            list(
+                synth.RandomRBFDrift(
+                    0, 0, n_classes=4, change_speed=0.002, n_drift_centroids=50
+                ).take(5_000)
+            ),
+            "all the time",
+        ),
+        "turning checkerboard": lambda: Stream(turning(), "in the middle third"),
+    }
+
+
+def scaled(model: Any) -> Any:
+    return preprocessing.StandardScaler() | model
+
+
+def ours(learner: bj.Learner, gamma: float | None = None) -> Callable[[bool], Any]:
+    return lambda several: scaled(
+        BudgetedClassifier(learner, budget=BUDGET, gamma=gamma)
+    )
+
+
+def linear(two: Any, several: Any) -> Callable[[bool], Any]:
+    return lambda many: scaled((several if many else two)())
+
+
+LEARNERS: dict[str, Callable[[bool], Any]] = {
+    "Perceptron": ours(bj.Perceptron()),
+    "passive-aggressive": ours(bj.PassiveAggressive()),
+    "AROW": ours(bj.AROW()),
+    "AROW, drift=0.01": ours(DRIFTING),
+    "logistic regression": linear(
+        linear_model.LogisticRegression, linear_model.SoftmaxRegression
+    ),
+    "ALMA": linear(
+        linear_model.ALMAClassifier,
+        lambda: multiclass.OneVsRestClassifier(linear_model.ALMAClassifier()),
+    ),
+    "naive Bayes": lambda several: naive_bayes.GaussianNB(),
+    "Hoeffding tree": lambda several: tree.HoeffdingTreeClassifier(),
+    "Hoeffding adaptive tree": lambda several: tree.HoeffdingAdaptiveTreeClassifier(
+        seed=0
+    ),
+    "nearest neighbours": lambda several: scaled(neighbors.KNNClassifier()),
+    "adaptive random forest": lambda several: forest.ARFClassifier(seed=0),
+}
+
+
+def scored(model: Any, rows: Rows) -> dict[str, float]:
+    """The accuracies and rows per processor second."""
+    fifth, accuracies = len(rows) // 5, []
+    start = time.process_time()
+    for part in (rows[:fifth], rows[fifth:]):
+        accuracies.append(
+            evaluate.progressive_val_score(part, model, metrics.Accuracy())
+        )
+    seconds = time.process_time() - start
+    first, rest = (100 * accuracy.get() for accuracy in accuracies)
+    return {
+        "accuracy %": first / 5 + 4 * rest / 5,
+        "after a fifth %": rest,
+        "rows/s": len(rows) / seconds,
+    }
+
+
+def chosen(rows: Rows, learner: bj.Learner) -> dict[str, float]:
+    """The learner with the gamma that predicts the first fifth of the rows best."""
+    usual, fifth = 1 / len(rows[0][0]), rows[: len(rows) // 5]
+    models = [ours(learner, gamma=f * usual)(False) for f in FACTORS]
+    found = [scored(model, fifth)["accuracy %"] for model in models]
+    best = FACTORS[int(np.argmax(found))]
+    model = ours(learner, gamma=best * usual)(False)
+    return scored(model, rows) | {"gamma": best * usual}
+
+
+def learning(rows: Rows) -> list[dict[str, Any]]:
+    """Rows per second without predictions."""
+    X = pd.DataFrame([x for x, _ in rows])
+    X = (X - X.mean()) / X.std().replace(0, 1)
+    y = pd.Series([y for _, y in rows])
+    dictionaries, labels = X.to_dict("records"), y.tolist()
+    table: list[Row] = []
+    for name in ("passive-aggressive", "AROW"):
+        one, many = (LEARNERS[name](False)[-1] for _ in range(2))
+        many.clone().learn_many(X[:200], y[:200])
+        start = time.process_time()
+        for x, label in zip(dictionaries, labels, strict=True):
+            one.learn_one(x, label)
+        one.predict_one(dictionaries[0])
+        middle = time.process_time()
+        for first in range(0, len(y), 1_000):
+            part = slice(first, first + 1_000)
+            many.learn_many(X[part], y[part])
+        many.predict_one(dictionaries[0])
+        end = time.process_time()
+        both = {"learn_one": middle - start, "learn_many": end - middle}
+        for method, seconds in both.items():
+            row = {"learner": f"{name}, {method} alone"}
+            table.append(row | {"rows/s": len(y) / seconds})
+    return table
+
+
+CHOSEN = {
+    "AROW, gamma chosen": bj.AROW(),
+    "AROW, drift=0.01, gamma chosen": DRIFTING,
+}
+
+
+@functools.lru_cache(1)
+def stream_of(name: str) -> Stream:
+    return streams()[name]()
+
+
+def measured(name: str, learner: str) -> Row:
+    """The accuracy of a learner along a stream."""
+    rows, drifts = stream_of(name)
+    facts = {"rows": len(rows), "drift": drifts}
+    if learner in CHOSEN:
+        return facts | chosen(rows, CHOSEN[learner])
+    several = len({y for _, y in rows}) > 2
+    # These rows have every label, so all programs are compiled.
+    scored(LEARNERS[learner](several), rows[:500])
+    return facts | scored(LEARNERS[learner](several), rows)
+
+
+def cases() -> Iterator[Case]:
+    """All streams and learners, and learning alone."""
+    for name in streams():
+        for learner in (*LEARNERS, *CHOSEN):
+            key = {"stream": name, "learner": learner}
+            yield Case(key, functools.partial(measured, name, learner))
+    key = {"stream": "electricity", "part": "learning alone"}
+    yield Case(key, lambda: learning(stream_of("electricity").rows))

@@ -1,0 +1,225 @@
+"""One class, quantiles and several outputs, compared to what a user would pick instead.
+
+`part=one-class`: rows of one class of a data set are learned, and the test part has
+the other classes too. `BudgetedOneClass` is compared to `SGDOneClassSVM` on `budget`
+`Nystroem` features, with `nu` the same rate. Both have the same kernel, with
+`default_gamma` of the training rows, or the factor times it. Figures are the area under
+the ROC curve and the fraction of new rows of the same class below the threshold, whose
+target is 5 percent.
+
+`part=quantiles`: levels 0.1, 0.5 and 0.9, the mean pinball loss on the test part in
+units of the targets' deviation, and the fraction of the targets below each.
+`BudgetedKernelRegressor` is compared to `QuantileRegressor` on `Nystroem` features and
+to `HistGradientBoostingRegressor`, which has one model per level and no budget.
+
+`part=outputs`: one model for all outputs, and one model per output.
+
+All data are standardised by their training part. Seconds are those of a fit, for
+budgetjax the second of two in the same process, without compilation.
+"""
+
+import functools
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from runner import Case, Row, given
+from sklearn.ensemble import HistGradientBoostingRegressor
+from sklearn.kernel_approximation import Nystroem
+from sklearn.linear_model import QuantileRegressor, SGDOneClassSVM
+from sklearn.metrics import mean_pinball_loss, r2_score, roc_auc_score
+from sklearn.pipeline import make_pipeline
+
+import budgetjax as bj
+from budgetjax import datasets
+from budgetjax.estimators import BudgetedKernelRegressor, BudgetedOneClass
+
+RATE, LEVELS = 0.05, [0.1, 0.5, 0.9]
+# The numbers of classes, in order.
+CLASSES = {
+    "letter": (1, 8, 20),
+    "usps": (0, 3, 8),
+    "satimage": (0, 2, 5),
+    "shuttle": (0,),
+    "pendigits": (1, 5),
+}
+FACTORS = (0.5, 1.0, 2.0, 4.0)
+# A linear program with 3,000 rows and 100 features took over a minute per level.
+MOST_FOR_QUANTILES = 1000
+
+
+def fitted(make: Callable[[], Any], *data: Any) -> tuple[Any, float]:
+    """A fit and its seconds; for budgetjax the second fit, which compiles nothing."""
+    model = make()
+    if type(model).__module__.startswith("budgetjax"):
+        model.fit(*data)
+        model = make()
+    start = time.perf_counter()
+    model.fit(*data)
+    return model, time.perf_counter() - start
+
+
+def nystroem(gamma: float, budget: int, last: Any) -> Any:
+    features = Nystroem(gamma=gamma, n_components=budget, random_state=0)
+    return make_pipeline(features, last)
+
+
+def one_class(name: str, budget: int) -> Iterator[Row]:
+    """One row per method and factor: means over the classes."""
+    data, found = datasets.load(name), {}
+    for number in CLASSES[name]:
+        label = np.unique(data.y_train)[number]
+        X = data.X_train[data.y_train == label]
+        X = X[np.random.default_rng(0).permutation(len(X))]
+        outside = data.y_test != label
+        for factor in FACTORS:
+            gamma = factor * bj.default_gamma(X)
+            ours = functools.partial(
+                *(BudgetedOneClass, budget),
+                rate=RATE,
+                gamma=gamma,
+                random_state=0,
+            )
+            svm = SGDOneClassSVM(nu=RATE, random_state=0)
+            theirs = functools.partial(nystroem, gamma, budget, svm)
+            makers = {"BudgetedOneClass": ours, "Nystroem, SGDOneClassSVM": theirs}
+            for method, make in makers.items():
+                model, seconds = fitted(make, X)
+                scores = model.decision_function(data.X_test)
+                area = 100 * roc_auc_score(outside, -scores)
+                alarms = 100 * np.mean(scores[~outside] < 0)
+                found.setdefault((method, factor), []).append((area, alarms, seconds))
+    for (method, factor), every in found.items():
+        area, alarms, seconds = np.mean(every, axis=0)
+        yield {
+            "method": method,
+            "gamma, factor": factor,
+            "area, %": area,
+            "false alarms, %": alarms,
+            "furthest from 5": max(abs(alarm - 100 * RATE) for _, alarm, _ in every),
+            "seconds": seconds,
+        }
+
+
+class Levels:
+    """One model per level."""
+
+    def __init__(self, make: Callable[[float], Any], most: int | None = None):
+        self.models = [make(level) for level in LEVELS]
+        self.most = most
+
+    def fit(self, X: Any, y: Any) -> None:
+        for model in self.models:
+            model.fit(X[: self.most], y[: self.most])
+
+    def predict(self, X: Any) -> np.ndarray:
+        found = np.stack([model.predict(X) for model in self.models], axis=1)
+        return np.sort(found, axis=1)
+
+
+def linear_programs(gamma: float, budget: int) -> Levels:
+    def one(level: float) -> Any:
+        last = QuantileRegressor(quantile=level, alpha=1e-5)
+        return nystroem(gamma, budget, last)
+
+    return Levels(one, MOST_FOR_QUANTILES)
+
+
+def boosted() -> Levels:
+    return Levels(
+        lambda level: HistGradientBoostingRegressor(
+            loss="quantile", quantile=level, random_state=0
+        )
+    )
+
+
+def regression(name: str) -> tuple[np.ndarray, ...]:
+    """Real data, or a function whose noise depends on the input."""
+    if name != "waves":
+        data = datasets.load(name)
+        return data.X_train, data.y_train, data.X_test, data.y_test
+    random = np.random.default_rng(0)
+    X = random.uniform(-3, 3, (20_000, 2)).astype(np.float32)
+    noise = 0.1 + 0.3 * np.abs(X[:, 0])
+    y = np.sin(2 * X[:, 0]) + X[:, 1] ** 2 / 4 + noise * random.gumbel(size=len(X))
+    return X[:10_000], y[:10_000], X[10_000:], y[10_000:]
+
+
+def quantiles(name: str, budget: int) -> Iterator[Row]:
+    """One row per method."""
+    X, y, X_test, y_test = regression(name)
+    order = np.random.default_rng(1).permutation(len(y))
+    X, y, gamma, unit = X[order], y[order], bj.default_gamma(X), y.std()
+    ours = functools.partial(
+        BudgetedKernelRegressor, budget, quantile=LEVELS, random_state=0
+    )
+    plain = functools.partial(ours, learn_metric=False)
+    makers = {
+        "BudgetedKernelRegressor": ours,
+        "BudgetedKernelRegressor, no metric": plain,
+        "BudgetedKernelRegressor, vectors move": functools.partial(
+            plain, move_vectors=True
+        ),
+        f"Nystroem, QuantileRegressor, {MOST_FOR_QUANTILES} rows": (
+            functools.partial(linear_programs, gamma, budget)
+        ),
+        "HistGradientBoostingRegressor": boosted,
+    }
+    for method, make in makers.items():
+        model, seconds = fitted(make, X, y)
+        found = model.predict(X_test)
+        losses = [
+            mean_pinball_loss(y_test, found[:, i], alpha=level)
+            for i, level in enumerate(LEVELS)
+        ]
+        below = np.mean(y_test[:, None] < found, axis=0)
+        yield {
+            "method": method,
+            "pinball, % of deviation": 100 * np.mean(losses) / unit,
+            "below, %": ", ".join(f"{100 * part:.1f}" for part in below),
+            "seconds": seconds,
+        }
+
+
+def outputs(_: str, budget: int) -> Iterator[Row]:
+    """One model for all outputs, and one model per output."""
+    random = np.random.default_rng(0)
+    X = random.uniform(-2, 2, (12_000, 4)).astype(np.float32)
+    waves = random.normal(size=(4, 8))
+    Y = np.sin(X @ waves) + 0.1 * random.normal(size=(len(X), 8))
+    X, Y, X_test, Y_test = X[:10_000], Y[:10_000], X[10_000:], Y[10_000:]
+
+    class Each:
+        def fit(self, X: Any, Y: Any) -> None:
+            self.models = [one().fit(X, y) for y in Y.T]
+
+        def predict(self, X: Any) -> np.ndarray:
+            return np.stack([model.predict(X) for model in self.models], axis=1)
+
+    def one() -> Any:
+        return BudgetedKernelRegressor(budget, random_state=0)
+
+    for method, make in {"one model of 8 outputs": one, "8 models": Each}.items():
+        model, seconds = fitted(make, X, Y)
+        yield {
+            "method": method,
+            "R^2": r2_score(Y_test, model.predict(X_test)),
+            "seconds": seconds,
+        }
+
+
+PARTS = {
+    "one-class": (one_class, tuple(CLASSES)),
+    "quantiles": (quantiles, ("cpusmall", "waves")),
+    "outputs": (outputs, ("8 waves",)),
+}
+
+
+def cases() -> Iterator[Case]:
+    """All parts and their data."""
+    for part, (measured, names) in PARTS.items():
+        for name in names:
+            for budget in given("B", 100):
+                key = {"part": part, "data": name, "B": budget}
+                yield Case(key, lambda m=measured, n=name, b=budget: list(m(n, b)))
