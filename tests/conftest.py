@@ -1,6 +1,6 @@
-"""Strict arithmetic for every test, fixtures, and which tests are slow."""
+"""Strict arithmetic for every test, fixtures, and how long a quick test may take."""
 
-import collections
+import functools
 import os
 import re
 
@@ -46,7 +46,12 @@ jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_disable_most_optimizations", True)
 
 
-@pytest.fixture(params=[False, True], ids=["x32", "x64"])
+@pytest.fixture(
+    params=[
+        pytest.param(False, id="x32"),
+        pytest.param(True, id="x64", marks=pytest.mark.slow),
+    ]
+)
 def x64(request):
     """Runs a test with 64-bit types off and on; the value says which."""
     jax.config.update("jax_enable_x64", request.param)
@@ -62,23 +67,14 @@ def double():
     jax.config.update("jax_enable_x64", False)
 
 
-# Files whose tests need a model and not the loop that has learned it: the plain scan of
-# `step` compiles in half the time of the loop over blocks, which `test_blocks.py` holds
-# to it for all learners, and `test_stream.py` in streams.
-PLAIN_LOOPS = re.compile(
-    "test_(additions|additions_formats|bad_data|categories|cli|columns|compress"
-    "|encoded_estimators|encoded_models|errors|estimators|export|learners|memory"
-    "|merge_models|metric|model_files|models|one_class|own_learner|persist|plots|probabilities"
-    "|refit|river|states|targets)"
-)
+@pytest.fixture(scope="module")
+def plain_loops():
+    """Runs in blocks of one example, where none are asked for: a loop of `step`.
 
-
-@pytest.fixture(scope="module", autouse=True)
-def plain_loops(request):
-    """Runs in blocks of one example, where none are asked for."""
-    if not PLAIN_LOOPS.fullmatch(request.path.stem):
-        yield
-        return
+    For files whose tests need a model and not the loop that has learned it. The loop of
+    steps compiles in half the time of the one over blocks, which `test_blocks.py` holds
+    to it for all learners, and `test_stream.py` in streams.
+    """
     from budgetjax.online import driver
 
     length = driver.block_length
@@ -106,73 +102,46 @@ def quick_process():
     }
 
 
-# Processes, and programs that are compiled for other machines too.
-SLOW_FIXTURES = {"quick_process", "programs"}
-# Pages and docstrings that are executed, and what others check of all their estimators.
-GUIDES = {"test_examples_in_docstrings_run", "test_python_blocks_run"}
-# Accuracy by defaults, which the README's examples show too.
-ACCURACIES = {
-    "test_only_a_budget_is_needed",
-    "test_a_table_is_encoded_and_a_metric_learned",
-}
-WHOLE_CHECKS = {"test_scikit_learns_checks", "test_river_checks"}
-QUICKLY_CHECKED = re.compile(
-    "@estimator-one-class|_classif.*@estimator-classifier|_regress|@perceptron"
-)
-# Files of tables, whose cases compile little: wrong arguments, damaged files, formats.
-TABLES = re.compile("errors|bad_data|readers|files|persist|export|cli|reference")
-# Tests whose cases are held to what others compute, each to another.
-COMPARED = re.compile("reference|numpy|scikit_learn|row_twice")
-SOLVERS = {"smo", "sdca", "sbp", "kernel_pegasos", "ball_sgd"}
+# The seconds of `--most-seconds` are those of a machine that adds ten million numbers
+# in this time, with programs that an earlier run has compiled.
+UNIT = 0.25
 
 
-def subjects(item, values):
-    """What a case shows that no other case of its test need show; for most, nothing."""
-    import registry
-
-    rows = {value.name for value in values.values() if isinstance(value, registry.Row)}
-    if rows:
-        return rows & {row.name for row in registry.FAMILIES}
-    says = TABLES.search(item.path.stem) or COMPARED.search(item.originalname)
-    if says or "raises" in item.function.__code__.co_names:
-        return {(name, str(value)) for name, value in values.items()}
-    if item.path.stem != "test_batch":
-        return set()
-    return SOLVERS & set(map(str, values.values()))
+def pytest_addoption(parser):
+    parser.addoption(
+        "--most-seconds",
+        type=float,
+        help="fail tests that are not marked slow and take more processor time",
+    )
 
 
-def is_slow(item, seen):
-    """Whether a test shows in more time what a quick one shows.
-
-    `seen` has the subjects of earlier cases of the same test.
-    """
-    test = item.originalname
-    values = item.callspec.params if hasattr(item, "callspec") else {}
-    if item.path.name == "test_examples.py" or SLOW_FIXTURES & {*item.fixturenames}:
-        return True
-    if test in ACCURACIES:
-        return True
-    if test in GUIDES:
-        return "[README.md" not in item.name
-    if test in WHOLE_CHECKS:
-        # One of those that differ in the kind of array, or in its type.
-        shows = re.sub(r"-\d+@|_(array|matrix)\b", "@", item.name)
-        repeats = shows in seen
-        seen.add(shows)
-        return repeats or not QUICKLY_CHECKED.search(item.name)
-    if values.get("x64"):
-        return True
-    shows = {test} | subjects(item, values)
-    repeats = bool(values) and shows <= seen
-    seen |= shows
-    return repeats
+def used():
+    """The processor time of this process and of those that it has waited for."""
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
 
 
-def pytest_collection_modifyitems(items):
-    seen = collections.defaultdict(set)
-    for item in items:
-        if is_slow(item, seen[item.path, item.originalname]):
-            item.add_marker(pytest.mark.slow)
+@functools.cache
+def slowness():
+    """How many seconds of this machine one of those seconds is."""
+    begin, total = used(), 0
+    for number in range(10_000_000):
+        total += number
+    return (used() - begin) / UNIT
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item):
+    most = item.config.getoption("most_seconds")
+    if most is None or item.get_closest_marker("slow"):
+        return (yield)
+    unit, begin = slowness(), used()
+    result = yield
+    if (seconds := (used() - begin) / unit) > most:
+        pytest.fail(
+            f"{seconds:.1f} s of processor time: make it cheaper, or mark it slow"
+        )
+    return result
 
 
 # Every compiled program takes memory maps, some 20 as one piece, of which a process may

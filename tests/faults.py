@@ -212,7 +212,6 @@ FAULTS = (
     Fault("estimators", "estimators/classifier.py", "weights = weights * inputs.class_weights(self.class_weight, classes, classes, y)", "weights = weights"),
     Fault("estimators", "estimators/classifier.py", "if fitted and not np.array_equal(classes, self.classes_):", "if False:"),
     Fault("estimators", "estimators/classifier.py", "if isinstance(self.class_weight, str):", "if False:"),
-    Fault("estimators", "estimators/inputs.py", "if not np.any(weights > 0):", "if False:"),
     Fault("estimators", "estimators/inputs.py", "if len(classes) < 2:", "if len(classes) < 1:"),
     Fault("estimators", "estimators/regressor.py", "if not first and y.shape[1:] != np.shape(self._model.intercept):", "if False:"),
     Fault("estimators", "estimators/regressor.py", "tags.target_tags.multi_output = self.quantile is None", "tags.target_tags.multi_output = False"),

@@ -1,6 +1,7 @@
 """Every learner with every strategy it takes: a new one is a row here."""
 
 import dataclasses
+import functools
 from typing import Any, NamedTuple
 
 import jax
@@ -253,7 +254,8 @@ def named(*names):
     return tuple(rows[name] for name in names)
 
 
-# One a family of maintenance, the second order, and features: quick in all tests.
+# One a family of maintenance, the second order, and features: quick in all tests that
+# have rows of these, which are slow for the others.
 FAMILIES = named(
     "forgetron",
     "pegasos-merge",
@@ -264,13 +266,26 @@ FAMILIES = named(
 )
 
 
-def each(test, rows=ROWS):
+def each(test, rows=ROWS, quick=FAMILIES):
     """Runs a test once for every row; one process takes all tests of a row.
 
-    Compiled loops are then shared between the tests.
+    Compiled loops are then shared between the tests. It is slow for all rows but quick
+    ones.
     """
-    named = [pytest.param(row, id=f"@{row.name}") for row in rows]
+    names = {row.name for row in quick}
+    named = [
+        pytest.param(
+            row, id=f"@{row.name}", marks=() if row.name in names else pytest.mark.slow
+        )
+        for row in rows
+    ]
     return pytest.mark.parametrize("row", named)(test)
+
+
+def only(*names):
+    """As `each`, for the rows of these names, all of them quick."""
+    rows = named(*names)
+    return functools.partial(each, rows=rows, quick=rows)
 
 
 def some(test):

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from compare import same
 from compiling import AS_USERS_COMPILE, quick_to_compile
+from marks import slow
 from reference import kernel_svm, kernels
 from reference import sbp as reference
 from sklearn.svm import SVC
@@ -557,10 +558,9 @@ def test_batches_of_sbp(slack, fit_bias, double):
     ("name", "fit_bias", "penalty"),
     [
         ("sdca", False, 50 / 3),
-        ("sdca", False, 1 / 6),
+        *slow(("sdca", False, 1 / 6)),
         ("smo", True, 50 / 3),
-        ("smo", True, 1 / 6),
-        ("smo", False, 50 / 3),
+        *slow(("smo", True, 1 / 6), ("smo", False, 50 / 3)),
     ],
 )
 def test_batches_of_dual_solvers(name, fit_bias, penalty, double):
@@ -665,7 +665,7 @@ def level_of(c, y, slack, fit_bias):
     return reference.level(c, volume)
 
 
-@pytest.mark.parametrize("fit_bias", [False, True], ids=["", "bias"])
+@pytest.mark.parametrize("fit_bias", [False, *slow(True)], ids=["", "bias"])
 def test_the_average_of_sbp_climbs_to_the_optimum(fit_bias, double):
     """Within 1 % of the highest level, whatever the seed."""
     X, y = digits(MANY)

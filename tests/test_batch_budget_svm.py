@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from marks import first_quick
 from reference import budget_svm as reference
 from sklearn.svm import SVC
 
@@ -133,7 +134,7 @@ def test_projections_are_within_in_float32():
                     assert_within(a, y, budget, penalty, norm)
 
 
-@pytest.mark.parametrize("norm", [*NORMS, *OBJECTS, *POWERS])
+@pytest.mark.parametrize("norm", first_quick([*NORMS, *OBJECTS, *POWERS]))
 def test_the_least_norm_over_biases(norm, double):
     _, y = training()
     biases = np.linspace(-4, 4, 41)

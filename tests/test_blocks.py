@@ -11,6 +11,7 @@ from compare import FLOAT32, assert_close, assert_same, kept
 from compiling import AS_USERS_COMPILE, quick_to_compile
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from marks import first_quick, slow
 from registry import N
 
 import budgetjax as bj
@@ -43,7 +44,7 @@ def test_blocks_equal_the_loop_of_steps(row, seed, skipped):
 USERS = ("pegasos-merge", "arow-multiclass", "fourier-average")
 
 
-@pytest.mark.parametrize("name", USERS, ids="@{}".format)
+@pytest.mark.parametrize("name", first_quick(USERS), ids="@{}".format)
 def test_blocks_equal_the_plain_scan_as_users_compile_them(name):
     (row,) = registry.named(name)
     X, y = row.stream()
@@ -100,7 +101,7 @@ def test_scores_that_are_not_kept():
         bj.run(broken, X, y, keep_scores=False)
 
 
-@pytest.mark.parametrize("rate", [0.5, 0.9, 2.0])
+@pytest.mark.parametrize("rate", [0.5, *slow(0.9, 2.0)])
 def test_a_model_that_forgets_at_once(rate):
     """A block's decay underflows: 0.1 to the 60th, and to the 720th."""
     (row,) = registry.named("norma")
@@ -124,7 +125,7 @@ def test_runs_on_chunks_equal_the_loop_of_steps(row, double):
 
 @pytest.mark.parametrize(
     ("n", "block_size"),
-    [(1, 64), (64, 64), (65, 64), (60, 2), (60, 256)],
+    [(1, 64), *slow((64, 64), (65, 64), (60, 2), (60, 256))],
 )
 def test_any_length_of_stream_and_block(n, block_size):
     """One learner, whose model shrinks by itself: it tells rounds from examples."""

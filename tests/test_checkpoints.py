@@ -342,6 +342,7 @@ def test_the_bar_begins_where_the_run_goes_on(interrupted, tmp_path, capsys):
 KILLS = 5
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("quick_process")
 def test_a_run_that_is_killed_ends_as_if_it_had_not_been(tmp_path):
     """A chain of runs, each killed and each going on from the one before."""

@@ -45,6 +45,8 @@ from budgetjax.solvers import one_versus_rest
 from budgetjax.stream import batches, fit
 from budgetjax.tables.scaling import Scaling
 
+pytestmark = pytest.mark.usefixtures("plain_loops")
+
 N, TESTED = 300, 60
 # Of a learner that is quick to compile; all models here share compiled programs.
 QUICK = "--budget 10 --learner perceptron --maintenance remove-smallest"
@@ -1930,6 +1932,7 @@ def command(line):
     return ("-m", "budgetjax", *line.split())
 
 
+@pytest.mark.slow
 def test_a_process_has_the_exit_code_and_no_traceback(at, quick_process):
     done = process(
         quick_process, *command("predict none.st none.csv"), capture_output=True
@@ -1938,6 +1941,7 @@ def test_a_process_has_the_exit_code_and_no_traceback(at, quick_process):
     assert done.stderr == "budgetjax: error: none.st: No such file or directory\n"
 
 
+@pytest.mark.slow
 def test_the_model_is_written_though_nobody_reads_the_report(at, quick_process):
     reader, writer = os.pipe()
     os.close(reader)
@@ -1963,6 +1967,7 @@ main()
 """
 
 
+@pytest.mark.slow
 def test_control_c_ends_a_process_without_a_traceback(at, quick_process):
     done = process(quick_process, "-c", INTERRUPTED, capture_output=True)
     assert (done.returncode, done.stdout) == (130, "")
@@ -2022,6 +2027,7 @@ print([name for name in ("sklearn", "pandas") if name in sys.modules])
 """
 
 
+@pytest.mark.slow
 def test_help_loads_nothing_heavy(quick_process):
     done = process(quick_process, "-c", HEAVY, capture_output=True, check=True)
     assert done.stdout.splitlines()[-4:] == [

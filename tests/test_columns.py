@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from marks import first_quick, pairs
 
 import budgetjax as bj
 from budgetjax.cli.commands import budgetjax as command_line
@@ -117,8 +118,7 @@ SAYS = {
 }
 
 
-@pytest.mark.parametrize("door", DOORS)
-@pytest.mark.parametrize("kind", COLUMNS)
+@pytest.mark.parametrize(("kind", "door"), pairs(COLUMNS, DOORS))
 @pytest.mark.filterwarnings("ignore:column 'x' has 160 names:UserWarning")
 def test_every_door_takes_every_kind_of_column(kind, door, tmp_path):
     column, y = COLUMNS[kind]
@@ -133,7 +133,9 @@ def test_every_door_takes_every_kind_of_column(kind, door, tmp_path):
     assert np.mean(labels == y) > (0.5 if kind.startswith("more") else 0.9)
 
 
-@pytest.mark.parametrize("door", [one for one in DOORS if "encode no" not in one])
+@pytest.mark.parametrize(
+    "door", first_quick([one for one in DOORS if "encode no" not in one])
+)
 def test_a_text_that_is_new_is_like_any_other_new_one(door, tmp_path):
     if door == "fit_stream":
         pytest.skip("it takes no texts")

@@ -13,6 +13,7 @@ import pytest
 import registry
 import runs
 from compare import FLOAT32, assert_close, assert_same, kept
+from marks import first_quick, slow
 from registry import N
 
 import budgetjax as bj
@@ -24,7 +25,7 @@ from budgetjax.registry import learner_classes
 EAGER = ("perceptron-random", "fourier-average", "pegasos-merge")
 
 
-@functools.partial(registry.each, rows=registry.named(*EAGER))
+@registry.only(*EAGER)
 def test_jit_equals_eager(row, double):
     X, y = row.stream()
     states, _ = runs.steps(row, runs.exact(row), X, y)
@@ -48,12 +49,7 @@ GAMMAS = np.array([0.4, 1.0, 3.0], np.float32)
 
 
 # Families that `test_sweep` leaves out.
-@functools.partial(
-    registry.each,
-    rows=registry.named(
-        "perceptron-largest-margin-multiclass", "projectron", "fourier-average"
-    ),
-)
+@registry.only("perceptron-largest-margin-multiclass", "projectron", "fourier-average")
 def test_sweep_equals_single_runs(row):
     X, y = row.stream()
     budgets = np.array([4, 10, 26])
@@ -127,10 +123,12 @@ def test_support_set_stays_in_order(row, double):
     "make",
     [
         lambda X: np.zeros_like(X),
-        lambda X: np.ones_like(X),
-        lambda X: np.repeat(X[:3], len(X) // 3, axis=0),
-        lambda X: 1e15 * X,
-        lambda X: 1e-30 * X,
+        *slow(
+            lambda X: np.ones_like(X),
+            lambda X: np.repeat(X[:3], len(X) // 3, axis=0),
+            lambda X: 1e15 * X,
+            lambda X: 1e-30 * X,
+        ),
     ],
     ids=["zero", "constant", "duplicate", "huge", "tiny"],
 )
@@ -230,7 +228,7 @@ NOT_DEFAULT = {
 DOCUMENTED = {("penalty", "variant")}
 
 
-@pytest.mark.parametrize("name", learner_classes())
+@pytest.mark.parametrize("name", first_quick(learner_classes()))
 def test_every_pair_of_arguments_is_done_or_refused(name):
     """One that changes nothing of the state is an error."""
     kind = learner_classes()[name]

@@ -9,6 +9,7 @@ import pytest
 import registry
 import rounding
 from compare import kept
+from marks import first_quick
 from registry import CAPACITY
 
 import budgetjax as bj
@@ -44,7 +45,7 @@ def test_a_count_is_an_int64_of_numpy_outside_of_jit(value):
     assert [state.num_mistakes, state.num_updates] == [0, 0]
 
 
-@pytest.mark.parametrize("value", VALUES)
+@pytest.mark.parametrize("value", first_quick(VALUES))
 def test_a_traced_count_ends_where_its_type_does(value, x64):
     count = jax.jit(lambda state: state.num_seen)(at(start(), value))
     assert count.dtype == (jnp.int64 if x64 else jnp.int32)
@@ -111,13 +112,8 @@ def test_counts_are_carried_by_loops():
     assert 0 < state.num_mistakes <= state.num_updates <= 5
 
 
-def each(*names):
-    """In the groups of the registry, with the programs of its other tests."""
-    return functools.partial(registry.each, rows=registry.named(*names))
-
-
 # Rows whose model does not depend on how many rounds there were.
-@each("forgetron", "perceptron-oldest-multiclass", "fourier-average")
+@registry.only("forgetron", "perceptron-oldest-multiclass", "fourier-average")
 def test_far_out_in_a_stream_is_as_at_its_start(row):
     X, y = row.stream()
     run = functools.partial(bj.run, X=X, y=y)
@@ -137,7 +133,7 @@ def test_far_out_in_a_stream_is_as_at_its_start(row):
         assert len(set(ages[ages != FREE])) == int(far.expansion.num_active)
 
 
-@each("pegasos-oldest", "pegasos-ball")
+@registry.only("pegasos-oldest", "pegasos-ball")
 def test_the_step_of_pegasos_far_out_is_that_of_its_round(row):
     X, y = row.stream()
     begun, _ = bj.run(row.roomy(), X, y)
@@ -158,7 +154,7 @@ def test_the_step_of_pegasos_far_out_is_that_of_its_round(row):
         np.testing.assert_allclose(float(scale) * float(unit), step, rtol=1e-6)
 
 
-@each("fourier-average")
+@registry.only("fourier-average")
 def test_averages_of_iterates_begin_far_out(row):
     X, y = row.stream()
     state = row.roomy()
@@ -175,7 +171,7 @@ def test_averages_of_iterates_begin_far_out(row):
     assert not np.allclose(averaged, weights, rtol=1e-3)
 
 
-@each("fourier-average", "norma")
+@registry.only("fourier-average", "norma")
 def test_a_long_average_forgets_and_does_not_fade(row):
     X, y = row.stream()
     state = row.roomy(average=True, budget=CAPACITY)
@@ -204,7 +200,7 @@ def test_a_long_average_forgets_and_does_not_fade(row):
         np.testing.assert_allclose(after, before, atol=1e-5 * np.abs(before).max())
 
 
-@each("arow-multiclass")
+@registry.only("arow-multiclass")
 def test_the_moves_of_arow_are_counted_far_out(row):
     X, y = row.stream()
     near, far = (bj.run(at(row.roomy(), seen), X, y)[0] for seen in (0, 2**31 - 1))

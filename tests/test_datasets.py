@@ -4,6 +4,7 @@ import urllib.error
 import numpy as np
 import pytest
 import scipy
+from marks import slow
 
 from budgetjax import datasets
 
@@ -76,8 +77,7 @@ def test_generators_repeat_by_seed(generate):
     ("name", "train", "test", "features", "classes"),
     [
         ("digits", 1200, 597, 64, 10),
-        ("checkerboard", 20_000, 5000, 2, 2),
-        ("waveform", 20_000, 5000, 21, 3),
+        *slow(("checkerboard", 20_000, 5000, 2, 2), ("waveform", 20_000, 5000, 21, 3)),
     ],
 )
 def test_sets_that_need_no_file(name, train, test, features, classes):

@@ -4,6 +4,7 @@ import numpy as np
 import onnxruntime
 import pytest
 import scipy.sparse
+from marks import first_quick, slow
 from safetensors.numpy import load_file
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
@@ -20,6 +21,8 @@ from budgetjax.tables import form
 from budgetjax.tables.encoding import Encoding
 from budgetjax.training import fit
 from budgetjax.training import rows as rows_of
+
+pytestmark = pytest.mark.usefixtures("plain_loops")
 
 ROWS, BUDGET = 1200, 20
 
@@ -219,12 +222,17 @@ def test_the_form_of_a_table_does_not_depend_on_other_choices(kind):
     assert encoding_of(np.ones((ROWS, 2)), kind) is None
 
 
-@pytest.mark.parametrize("columns", [1, 4, 40, 129, 3000])
+@pytest.mark.parametrize("columns", [1, *slow(4, 40, 129, 3000)])
 def test_bins_are_a_smooth_function_of_rows(columns):
     counts = [form.count_bins(rows, columns) for rows in range(1, 20_000)]
     assert 1 <= min(counts) <= max(counts) <= 128
     steps = np.diff(counts)
     assert np.all((steps == 0) | (steps == 1))
+
+
+def test_more_rows_have_finer_bins():
+    counts = [form.count_bins(rows, 4) for rows in (125, 1000, 8000)]
+    assert counts[0] < counts[1] < counts[2]
 
 
 def test_columns_of_few_values_leave_codes_to_others():
@@ -239,8 +247,8 @@ def test_columns_of_few_values_leave_codes_to_others():
     assert bj.fit_encoding(rows, nominal=[8]).num_codes == codes.num_codes - 1 + 2000
 
 
-@pytest.mark.parametrize("rows", [150, 1200])
-@pytest.mark.parametrize("columns", [129, 600])
+@pytest.mark.parametrize("rows", [150, *slow(1200)])
+@pytest.mark.parametrize("columns", [129, *slow(600)])
 def test_wide_rows_of_one_scale_stay_and_others_are_encoded(rows, columns):
     X = np.random.default_rng(0).normal(size=(rows, columns))
     assert encoding_of(X) is None
@@ -257,7 +265,7 @@ def test_wide_rows_of_one_scale_stay_and_others_are_encoded(rows, columns):
 
 
 @pytest.mark.parametrize(
-    ("prefers", "steps"), [(True, [512, 512]), (False, [512, 512, 2160, 2160])]
+    ("prefers", "steps"), [(True, [512, 512]), *slow((False, [512, 512, 2160, 2160]))]
 )
 def test_many_rows_are_streamed_only_if_that_is_needed(monkeypatch, prefers, steps):
     monkeypatch.setattr(fit, "FIRST_ROWS", 512)
@@ -280,7 +288,7 @@ def test_many_rows_are_streamed_only_if_that_is_needed(monkeypatch, prefers, ste
     assert not prefers or model.score(TEST, TEST_LABELS) > 0.9
 
 
-@pytest.mark.parametrize("unit", [1e-30, 1e30])
+@pytest.mark.parametrize("unit", [1e-30, *slow(1e30)])
 def test_rows_in_units_beyond_float32_squares_are_standardised(unit):
     rows = unit * np.random.default_rng(0).normal(size=(150, 3))
     y = rows[:, 0] > 0
@@ -328,21 +336,25 @@ def fed(model, rows, targets, size):
     return model
 
 
-@pytest.mark.parametrize("kind", [BudgetedKernelClassifier, BudgetedKernelRegressor])
-def test_first_rows_of_unlike_columns_are_learned_in_any_parts(kind):
+@pytest.mark.parametrize(
+    "kind", [BudgetedKernelClassifier, *slow(BudgetedKernelRegressor)]
+)
+@pytest.mark.parametrize("size", [10, 32, 49, *slow(1)])
+def test_first_rows_of_unlike_columns_are_learned_in_any_parts(kind, size):
     rows, labels, numbers = unlike()
     targets = labels if kind is BudgetedKernelClassifier else numbers
     model = kind(BUDGET, random_state=0, refit=False)
     expected = fed(clone(model), rows, targets, len(rows)).predict(rows)
-    for size in (1, 10, 32, 49):
-        parts = fed(clone(model), rows, targets, size)
-        np.testing.assert_allclose(parts.predict(rows), expected)
+    parts = fed(clone(model), rows, targets, size)
+    np.testing.assert_allclose(parts.predict(rows), expected)
     # Half of the labels, and the mean of the numbers, are right by chance.
     assert parts.score(rows, targets) > (0.75 if targets is labels else 0.5)
 
 
-@pytest.mark.parametrize("size", [10, 32])
-@pytest.mark.parametrize("kind", [BudgetedKernelClassifier, BudgetedKernelRegressor])
+@pytest.mark.parametrize("size", [10, *slow(32)])
+@pytest.mark.parametrize(
+    "kind", [BudgetedKernelClassifier, *slow(BudgetedKernelRegressor)]
+)
 def test_small_parts_of_unlike_columns_are_refitted(kind, size):
     rows, labels, numbers = unlike()
     targets = labels if kind is BudgetedKernelClassifier else numbers
@@ -350,7 +362,7 @@ def test_small_parts_of_unlike_columns_are_refitted(kind, size):
     assert parts.score(rows, targets) > (0.75 if targets is labels else 0.5)
 
 
-@pytest.mark.parametrize("refit", [True, False])
+@pytest.mark.parametrize("refit", [True, *slow(False)])
 def test_a_stream_goes_on_from_its_first_rows(monkeypatch, tmp_path, refit):
     monkeypatch.setattr(online, "FEWEST_TO_START", 100)
     rows, labels, _ = unlike()
@@ -440,9 +452,11 @@ PARAMETERS = [
 ]
 
 
-@pytest.mark.parametrize("parameters", PARAMETERS, ids=str)
-@pytest.mark.parametrize("encode", [{}, {"encode": 0}], ids=["", "encode=0"])
-@pytest.mark.parametrize("kind", [BudgetedKernelClassifier, BudgetedKernelRegressor])
+@pytest.mark.parametrize("parameters", first_quick(PARAMETERS), ids=str)
+@pytest.mark.parametrize("encode", [{}, *slow({"encode": 0})], ids=["", "encode=0"])
+@pytest.mark.parametrize(
+    "kind", [BudgetedKernelClassifier, *slow(BudgetedKernelRegressor)]
+)
 def test_the_tag_of_missing_values_is_true(kind, encode, parameters):
     model = kind(BUDGET, random_state=0, **encode | parameters)
     targets = LABELS if kind is BudgetedKernelClassifier else X[:, 3]

@@ -12,6 +12,7 @@ import onnxruntime
 import pytest
 import rounding
 from click.testing import CliRunner
+from marks import slow
 from sklearn.preprocessing import StandardScaler
 
 import budgetjax as bj
@@ -21,6 +22,8 @@ from budgetjax.exporting import predictor
 from budgetjax.refitting import training_data
 from budgetjax.refitting.reduce import compact
 from budgetjax.tables.table_model import fold_map
+
+pytestmark = pytest.mark.usefixtures("plain_loops")
 
 random = np.random.default_rng(0)
 X = np.stack(
@@ -103,10 +106,12 @@ def test_scores_of_encoded_rows_are_traced():
     ("learner", "more"),
     [
         (bj.Pegasos(), {}),
-        (bj.Pegasos(), {"num_classes": 4}),
-        (bj.Projectron(), {}),
-        (bj.AROW(), {}),
-        (bj.Nystrom(), {}),
+        *slow(
+            (bj.Pegasos(), {"num_classes": 4}),
+            (bj.Projectron(), {}),
+            (bj.AROW(), {}),
+            (bj.Nystrom(), {}),
+        ),
     ],
 )
 def test_a_folded_map_predicts_the_same(learner, more):
@@ -188,7 +193,7 @@ def test_a_file_keeps_the_encoding(name, tmp_path):
     assert jax.tree.structure(loaded) == jax.tree.structure(model)
 
 
-@pytest.mark.parametrize("metric", [False, True, "diagonal"])
+@pytest.mark.parametrize("metric", [False, *slow(True, "diagonal")])
 def test_refits_encode_rows(metric):
     model = encoded(mapped=False)
     better = bj.refit(model, X, Y, learn_metric=metric, epochs=1)
@@ -236,8 +241,10 @@ def run_exported(path, rows):
         return np.asarray(program.call(rows.astype(about["dtype"]))["scores"])
 
 
-@pytest.mark.parametrize("suffix", ["onnx", "stablehlo"])
-@pytest.mark.parametrize("name", ["numbers", "codes", "mapped", "folded", "linear"])
+@pytest.mark.parametrize("suffix", ["onnx", *slow("stablehlo")])
+@pytest.mark.parametrize(
+    "name", ["numbers", *slow("codes", "mapped", "folded", "linear")]
+)
 def test_exported_files_encode_rows(name, suffix, tmp_path):
     model, rows = encoded(mapped=name != "codes"), X
     if name == "folded":

@@ -15,6 +15,8 @@ import budgetjax as bj
 from budgetjax import datasets, registry
 
 ROOT = Path(__file__).parents[1]
+# Each is a program of its own, or a page of the guide.
+pytestmark = pytest.mark.slow
 EXAMPLES = sorted(path.stem for path in (ROOT / "examples").glob("*.py"))
 
 

@@ -207,6 +207,7 @@ def exported(tmp_path_factory, quick_process):
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 def test_it_predicts_the_same_without_this_package(exported, name):
     model = MODELS[name]()
@@ -400,7 +401,7 @@ def test_onnx_has_the_names_of_columns(tmp_path):
     assert about.producer_name == "budgetjax"
 
 
-@pytest.mark.parametrize("row", registry.ROWS, ids=lambda row: row.name)
+@registry.each
 def test_jax_exports_functions_of_states(row):
     """A program that takes a state and returns one, as bytes and back."""
     state = jax.eval_shape(row.init)
@@ -439,3 +440,20 @@ def test_what_is_exported_is_scaled_shifted_and_ranked():
     rows = X.astype(np.float32)
     found = outputs(predictor(fitted), jnp.asarray(rows))["variable"]
     np.testing.assert_allclose(found, fitted.predict(rows), rtol=1e-5)
+
+
+def test_scalers_before_a_scaling_become_one():
+    model = pipeline()
+    found = outputs(predictor(model), jnp.asarray(RAW))["scores"]
+    np.testing.assert_allclose(found, model.decision_function(RAW), 1e-4, 1e-4)
+
+
+def test_what_is_exported_has_the_link_of_its_model():
+    random = np.random.default_rng(0)
+    rows = random.normal(size=(60, 2)).astype(np.float32)
+    y = random.poisson(np.exp(rows[:, 0]))
+    given = {"loss": "poisson", "gamma": 0.5, "encode": False, "penalty": 1.0}
+    fitted = BudgetedKernelRegressor(10, random_state=0, **given).fit(rows, y)
+    found = outputs(predictor(fitted), jnp.asarray(rows))["variable"]
+    assert np.all(found > 0)
+    np.testing.assert_allclose(found, fitted.predict(rows), rtol=1e-4)

@@ -70,7 +70,11 @@ def quotients(learn):
     return np.array(found)
 
 
-@registry.each
+# Without the two whose loops take longest to differentiate: `projectron` projects, too.
+QUICK = registry.named("forgetron", "pegasos-merge", "projectron", "fourier-average")
+
+
+@functools.partial(registry.each, quick=QUICK)
 def test_derivatives_of_a_run_are_difference_quotients(row, double):
     learn = objective(row)
     both = jax.jit(lambda at: [mode(learn, has_aux=True)(at)[0] for mode in MODES])

@@ -10,6 +10,7 @@ import pytest
 import rounding
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from marks import slow
 from sklearn.gaussian_process import kernels as gaussian_process
 from sklearn.metrics import pairwise
 
@@ -599,7 +600,7 @@ def test_a_kernel_of_points_that_is_no_scalar_is_refused():
         bj.Perceptron().init(Vector(), num_features=D, budget=5)
 
 
-@OWN
+@pytest.mark.parametrize("own", [ByPoints, *slow(ByRows)])
 def test_a_model_of_a_kernel_of_your_own_is_that_of_the_same_kernel(own, tmp_path):
     """Learned, predicted, refitted, solved and saved."""
     X = points(60, 1)

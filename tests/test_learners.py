@@ -11,12 +11,15 @@ import optax
 import pytest
 from compiling import quick_to_compile
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
+from marks import slow
 from sklearn.cluster import MiniBatchKMeans
 from sklearn.datasets import load_digits
 
 import budgetjax as bj
 from budgetjax import _checks, losses
 from budgetjax.online import span
+
+pytestmark = pytest.mark.usefixtures("plain_loops")
 
 # Long loops.
 
@@ -55,7 +58,7 @@ def wide(n):
     return X[index], y[index].astype(np.int32)
 
 
-@pytest.mark.parametrize("best", [False, True])
+@pytest.mark.parametrize("best", [False, *slow(True)])
 @quick_to_compile(False)
 def test_projections_stay_accurate_in_float32(best):
     """40,000 updates, every row twice; then against a dense solve in float64."""
@@ -90,7 +93,7 @@ def test_projections_stay_accurate_in_float32(best):
 
 @pytest.mark.parametrize(
     ("learner", "strategy"),
-    [(bj.AROW(), None), (bj.Perceptron(), bj.Project())],
+    [(bj.AROW(), None), *slow((bj.Perceptron(), bj.Project()))],
     ids=["arow", "perceptron"],
 )
 def test_a_smooth_kernel_keeps_its_root(learner, strategy):
@@ -217,9 +220,7 @@ def test_a_model_that_shrinks_for_long_stays_finite():
     ("learner", "budget"),
     [
         (bj.Pegasos(), 100),
-        (bj.Nystrom(), 30),
-        (bj.Fourier(), 30),
-        (bj.Perceptron(), 100),
+        *slow((bj.Nystrom(), 30), (bj.Fourier(), 30), (bj.Perceptron(), 100)),
     ],
     ids=["pegasos", "nystrom", "fourier", "perceptron"],
 )
@@ -291,7 +292,7 @@ def test_given_vectors_of_nystrom():
 
 
 @pytest.mark.parametrize(
-    "strategy", [bj.Merge(), bj.RemoveOldest()], ids=["merge", "oldest"]
+    "strategy", [bj.Merge(), *slow(bj.RemoveOldest())], ids=["merge", "oldest"]
 )
 def test_arow_stays_accurate_in_float32(strategy, double):
     """Some 1,000 moves, and twice as many changes of a covariance.
@@ -484,9 +485,11 @@ def trained(learner, **more):
     ("learner", "more"),
     [
         (bj.Perceptron(), {"maintenance": bj.RemoveOldest()}),
-        (bj.Perceptron(), {"maintenance": bj.MultiMerge(3)}),
-        (bj.Projectron(), {}),
-        (bj.AROW(), {}),
+        *slow(
+            (bj.Perceptron(), {"maintenance": bj.MultiMerge(3)}),
+            (bj.Projectron(), {}),
+            (bj.AROW(), {}),
+        ),
     ],
     ids=["removal", "merging", "projectron", "arow"],
 )

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 from compiling import need_large_loops, quick_to_compile
+from marks import slow
 from reference import kernels
 from reference import linear as reference
 from solving import (
@@ -214,11 +215,13 @@ def test_invariants(penalty, data, form, double):
     ("penalty", "data", "augment"),
     [
         (0.01, "noisy", 1.0),
-        (0.01, "separable", 0.0),
-        (1.0, "noisy", 0.0),
-        (1.0, "separable", 1.0),
-        (30.0, "noisy", 1.0),
-        (30.0, "separable", 0.0),
+        *slow(
+            (0.01, "separable", 0.0),
+            (1.0, "noisy", 0.0),
+            (1.0, "separable", 1.0),
+            (30.0, "noisy", 1.0),
+            (30.0, "separable", 0.0),
+        ),
     ],
 )
 def test_the_optimum(penalty, data, augment):

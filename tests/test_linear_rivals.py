@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from compare import same
 from compiling import need_large_loops, quick_to_compile
+from marks import first_quick, slow
 from reference import linear as reference
 from sklearn.svm import LinearSVC
 from solving import (
@@ -196,7 +197,7 @@ OPTIMA = [
 ]
 
 
-@pytest.mark.parametrize(("penalty", "data", "loss", "augment"), OPTIMA)
+@pytest.mark.parametrize(("penalty", "data", "loss", "augment"), first_quick(OPTIMA))
 def test_the_optimum(penalty, data, loss, augment):
     given = {"penalty": penalty, "loss": loss, "augment": augment}
     found = solved("dcd", data, **given, tolerance=1e-8)
@@ -235,9 +236,11 @@ def check_liblinear(ours, penalty, loss, augment):
     ("solver", "loss", "name"),
     [
         ("mpu", "hinge", "a9a"),
-        ("mpu", "hinge", "ijcnn1"),
-        ("dcd", "hinge", "w8a"),
-        ("dcd", "squared_hinge", "ijcnn1"),
+        *slow(
+            ("mpu", "hinge", "ijcnn1"),
+            ("dcd", "hinge", "w8a"),
+            ("dcd", "squared_hinge", "ijcnn1"),
+        ),
     ],
 )
 def test_the_objective_of_liblinear(solver, loss, name):

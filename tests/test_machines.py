@@ -17,6 +17,7 @@ PROGRAM = re.compile(r"```py\n# (\S+)\n(.*?)```", re.DOTALL)
 COMMAND = r"```sh\npython {}.*?\n```\n\n```text\n(.*?)```"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["train.py", "with_dask.py", "with_pool.py"])
 def test_programs_run(name, tmp_path, quick_process):
     if "dask" in name and not importlib.util.find_spec("distributed"):

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from marks import slow
 from reference import kernel_svm, kernels
 
 import budgetjax as bj
@@ -39,7 +40,8 @@ def held(state):
 
 
 @pytest.mark.parametrize(
-    ("name", "classes"), [("oldest", 2), ("random", 3), ("merge", 3), ("project", 2)]
+    ("name", "classes"),
+    [("oldest", 2), *slow(("random", 3), ("merge", 3), ("project", 2))],
 )
 def test_the_degradation_is_the_distance_of_two_models(name, classes, double):
     """With the candidate taken in, and after the maintenance, round by round."""
@@ -94,8 +96,8 @@ def test_the_degradation_is_the_distance_of_two_models(name, classes, double):
         assert mean < 0.9 * limit
 
 
-@pytest.mark.parametrize("regularization", [1e-4, 1e-2])
-@pytest.mark.parametrize("project_to_ball", [False, True])
+@pytest.mark.parametrize("regularization", [1e-4, *slow(1e-2)])
+@pytest.mark.parametrize("project_to_ball", [False, *slow(True)])
 def test_a_removal_is_an_error_of_at_most_one(regularization, project_to_ball, double):
     """Section 4.1, per removal, also where the ball has shrunk what is removed."""
     random = np.random.default_rng(2)
@@ -149,7 +151,7 @@ def optimum(X, y, classes, strength):
     return strength / 2 * length**2 + np.mean(losses), length
 
 
-@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("classes", [2, *slow(3)])
 def test_the_objective_of_the_stream_is_bounded(classes, double):
     """Theorem 1 and Corollary 1, with the gradient error that was measured."""
     random = np.random.default_rng(1)

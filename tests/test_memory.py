@@ -8,6 +8,7 @@ import pytest
 import registry
 import scipy.sparse
 from compare import same
+from marks import slow
 
 import budgetjax as bj
 from budgetjax import _checks, _rows
@@ -24,6 +25,8 @@ from budgetjax.refitting import held_out, metric, training_data
 from budgetjax.tables import table_model
 from budgetjax.tables.columns import to_dense, unpack
 from budgetjax.training import rows as training_rows
+
+pytestmark = pytest.mark.usefixtures("plain_loops")
 
 # What a machine of tests has, too little for what a test asks for.
 LITTLE = 2**27
@@ -168,7 +171,7 @@ def test_kernel_rows_of_solvers_are_counted(little):
 
 
 @pytest.mark.parametrize(
-    "kind", [BudgetedKernelClassifier, BudgetedKernelRegressor, BudgetedOneClass]
+    "kind", [BudgetedKernelClassifier, *slow(BudgetedKernelRegressor, BudgetedOneClass)]
 )
 def test_a_budget_above_the_rows_is_that_of_the_rows(kind):
     X, f = rows()
@@ -194,7 +197,7 @@ def test_slots_that_are_asked_for_and_random_features_stay():
 
 
 @pytest.mark.parametrize(
-    "learner", [bj.Pegasos(), bj.AROW(), bj.Projectron()], ids=repr
+    "learner", [bj.Pegasos(), *slow(bj.AROW(), bj.Projectron())], ids=repr
 )
 def test_a_stream_after_fit_gets_the_slots_of_the_budget(learner):
     X, y = rows(200)
@@ -264,7 +267,7 @@ TEXT = {"random_state": 0, "gamma": 0.5, "penalty": 10.0}
 
 
 @pytest.mark.parametrize(
-    "kind", [BudgetedKernelClassifier, BudgetedKernelRegressor, BudgetedOneClass]
+    "kind", [BudgetedKernelClassifier, *slow(BudgetedKernelRegressor, BudgetedOneClass)]
 )
 def test_columns_that_no_row_uses_cost_nothing(kind, monkeypatch):
     X, y, columns = texts()
@@ -288,6 +291,7 @@ def test_columns_that_no_row_uses_cost_nothing(kind, monkeypatch):
     )
 
 
+@pytest.mark.slow
 def test_a_stream_keeps_sparse_rows_sparse(monkeypatch):
     monkeypatch.setattr(online, "FEWEST_TO_START", 1)
     X, y, columns = texts(100)

@@ -15,6 +15,8 @@ from budgetjax.refitting.problem import Problem
 from budgetjax.refitting.training_data import Block
 from budgetjax.tables.start_map import SHARE, Lines
 
+pytestmark = pytest.mark.usefixtures("plain_loops")
+
 # More than a block, so that arrays and batches are the same blocks.
 N = 4200
 
@@ -350,8 +352,10 @@ def test_numbers_that_say_nothing_leave_a_metric_finite(few_steps):
 
 def test_the_default_classifier_learns_a_metric_where_it_is_better(as_installed):
     X, y = stream()
-    model = BudgetedKernelClassifier(20, random_state=0)
-    plain = BudgetedKernelClassifier(20, random_state=0, learn_metric=False)
+    model = BudgetedKernelClassifier(20, random_state=0, encode=False)
+    plain = BudgetedKernelClassifier(
+        20, random_state=0, encode=False, learn_metric=False
+    )
     assert not hasattr(model, "feature_importances_")
     scores = [each.fit(X[:N], y[:N]).score(X[N:], y[N:]) for each in (model, plain)]
     assert scores[0] > scores[1] + 0.05

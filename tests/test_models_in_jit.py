@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from marks import first_quick
 from small_models import network
 
 import budgetjax as bj
@@ -156,7 +157,7 @@ def traced(function, model, rows):
     yield "stacked", each[1]
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", first_quick(MODELS))
 def test_a_model_predicts_in_a_program_what_it_predicts_outside(name, as_installed):
     model, rows = made(name)
     for function in functions(model):

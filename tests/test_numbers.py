@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
+from marks import first_quick, slow
 from solving import CLASSES, KERNEL_SOLVERS, SOLVERS
 
 import budgetjax as bj
@@ -21,7 +22,7 @@ def problem(n=100):
     return X, np.where(X[:, 0] + X[:, 1] > 255, 1, -1)
 
 
-@pytest.mark.parametrize("name", KERNEL_SOLVERS)
+@pytest.mark.parametrize("name", first_quick(KERNEL_SOLVERS))
 def test_half_precision_is_computed_in_float32(name):
     X, y = problem()
     solve = functools.partial(
@@ -111,7 +112,7 @@ def test_squares_that_overflow_are_refused(name):
             bj.solve(solver, X * 1e20, y, cache=bj.KernelCache(size))
 
 
-@pytest.mark.parametrize("unit", [1e160, 1e200, 1e-200])
+@pytest.mark.parametrize("unit", [1e160, *slow(1e200, 1e-200)])
 def test_targets_have_any_unit(unit):
     values = np.random.default_rng(0).normal(3, 2, (100, 2))
     for robust in (False, True):

@@ -7,6 +7,7 @@ from reference import kernels
 from reference import refit as reference
 
 import budgetjax as bj
+from budgetjax.estimators import BudgetedOneClass
 
 N, BUDGET, GAMMA, PENALTY = 200, 20, 0.5, 3.0
 
@@ -105,3 +106,21 @@ def test_refused(name, as_installed):
     given = {"state": learned, "X": X_} | given
     with pytest.raises(ValueError, match=rf"one_class: .*{message}"):
         bj.one_class(given.pop("state")(), given.pop("X"), **given)
+
+
+def test_samples_are_scored_without_the_threshold():
+    """Far from all rows the kernel is 0."""
+    model = BudgetedOneClass(BUDGET, random_state=0).fit(points())
+    far = np.array([[1e3, -1e3]])
+    assert model.offset_ > 0
+    np.testing.assert_allclose(model.score_samples(far), 0, atol=1e-6)
+    np.testing.assert_allclose(model.decision_function(far), -model.offset_)
+
+
+def test_an_estimator_does_not_see_rows_of_weight_0():
+    X, kept = points(), np.random.default_rng(1).random(N) < 0.7
+    garbage = np.where(kept[:, None], X, 1e6)
+    model = BudgetedOneClass(BUDGET, random_state=0)
+    expected = model.fit(X[kept]).decision_function(X)
+    found = model.fit(garbage, sample_weight=kept).decision_function(X)
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import registry
+from marks import first_quick, slow
 from solving import CLASSES, KERNEL_SOLVERS
 
 import budgetjax as bj
@@ -80,7 +81,9 @@ def start(learner=PEGASOS, **more):
     return learner.init(bj.RBF(0.5), num_features=3, budget=20, **more)
 
 
-@pytest.mark.parametrize("learner", [bj.AROW(), PEGASOS], ids=["arow", "pegasos"])
+@pytest.mark.parametrize(
+    "learner", [bj.AROW(), *slow(PEGASOS)], ids=["arow", "pegasos"]
+)
 def test_steps_have_the_origin_of_a_run(learner):
     X, y = problem()
     X = X + np.float32(3000)
@@ -110,7 +113,7 @@ def test_rows_near_0_are_kept_as_they_are():
     assert np.any((vectors[:, None] == X[None]).all(axis=2))
 
 
-@pytest.mark.parametrize("outlier", [-9999.0, 1e6])
+@pytest.mark.parametrize("outlier", [-9999.0, *slow(1e6)])
 def test_rows_that_do_not_count_and_outliers_are_no_origin(outlier):
     X, y = problem()
     state = start()
@@ -152,8 +155,8 @@ def test_models_of_a_sweep_have_the_origin():
     assert far.error[1] == near.error[1]
 
 
-@pytest.mark.parametrize("name", KERNEL_SOLVERS)
-@pytest.mark.parametrize("size", [64.0, 0.01], ids=["complete", "ring"])
+@pytest.mark.parametrize("name", first_quick(KERNEL_SOLVERS))
+@pytest.mark.parametrize("size", [64.0, *slow(0.01)], ids=["complete", "ring"])
 def test_solvers_see_distances_alone(name, size):
     X, y = problem()
     solver = CLASSES[name](bj.RBF(0.5), **KERNEL_SOLVERS[name])
@@ -170,7 +173,7 @@ def test_solvers_see_distances_alone(name, size):
     assert np.all((vectors[:, None] == X[None]).all(axis=2).any(axis=1))
 
 
-@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize("name", first_quick(KERNELS))
 def test_stationary_kernels_see_distances_alone(name):
     X, y = problem()
     kernel = KERNELS[name]
@@ -184,28 +187,28 @@ def test_stationary_kernels_see_distances_alone(name):
     )
 
 
-def test_smaller_models_see_distances_alone():
+@pytest.mark.parametrize("mapped", [False, True])
+def test_smaller_models_see_distances_alone(mapped):
     X, y = problem()
-    Z = X + np.float32(30_000)
-    metric = bj.Mapped(bj.RBF(0.5), np.eye(3, 2, dtype=np.float32))
-    for kernel in (bj.RBF(0.5), metric):
-        found = []
-        for rows in (X, Z):
-            state = PEGASOS.init(kernel, num_features=3, budget=40)
-            state, _ = bj.run(state, rows, y)
-            solution = bj.solve(bj.SMO(kernel), rows, y)
-            models = [
-                bj.refit(state, rows, y, penalty=1.0),
-                bj.refit(solution, rows, y, penalty=1.0),
-                bj.compress(state, 10, steps=20),
-                bj.prune(state, 10, rows, y),
-                bj.compact(state),
-                bj.merge_models([state, state], 30, steps=0),
-                bj.refit(state, rows, y, penalty=1.0, move_vectors=True, epochs=2),
-            ]
-            found.append([np.asarray(bj.decision_function(m, rows)) for m in models])
-        for near, far in zip(*found, strict=True):
-            np.testing.assert_allclose(far, near, rtol=0.02, atol=0.02)
+    kernel, found = bj.RBF(0.5), []
+    if mapped:
+        kernel = bj.Mapped(kernel, np.eye(3, 2, dtype=np.float32))
+    for rows in (X, X + np.float32(30_000)):
+        state = PEGASOS.init(kernel, num_features=3, budget=40)
+        state, _ = bj.run(state, rows, y)
+        solution = bj.solve(bj.SMO(kernel), rows, y)
+        models = [
+            bj.refit(state, rows, y, penalty=1.0),
+            bj.refit(solution, rows, y, penalty=1.0),
+            bj.compress(state, 10, steps=20),
+            bj.prune(state, 10, rows, y),
+            bj.compact(state),
+            bj.merge_models([state, state], 30, steps=0),
+            bj.refit(state, rows, y, penalty=1.0, move_vectors=True, epochs=2),
+        ]
+        found.append([np.asarray(bj.decision_function(m, rows)) for m in models])
+    for near, far in zip(*found, strict=True):
+        np.testing.assert_allclose(far, near, rtol=0.02, atol=0.02)
 
 
 def test_a_metric_far_from_0_is_that_of_centred_rows():

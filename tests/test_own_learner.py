@@ -16,6 +16,8 @@ import budgetjax as bj
 from budgetjax import _record, online
 from budgetjax.estimators import BudgetedKernelClassifier
 
+pytestmark = pytest.mark.usefixtures("plain_loops")
+
 X = np.random.default_rng(0).normal(size=(60, 2)).astype(np.float32)
 y = np.where(X[:, 0] * X[:, 1] > 0, 1, -1).astype(np.int32)
 SIZES = {"num_features": 2, "budget": 10}

@@ -11,6 +11,7 @@ import numpy as np
 import onnxruntime
 import pytest
 from jax.sharding import NamedSharding, PartitionSpec
+from marks import slow
 from small_models import KERNEL, D, Network, X, learned, network, y
 
 import budgetjax as bj
@@ -178,8 +179,8 @@ def calls_of(function):
     return entered
 
 
-@pytest.mark.parametrize("of_jax", [False, True])
-@pytest.mark.parametrize("name", ["kernel model", "state"])
+@pytest.mark.parametrize("of_jax", [False, *slow(True)])
+@pytest.mark.parametrize("name", ["kernel model", *slow("state")])
 def test_few_calls_lead_to_the_program(name, of_jax, as_installed):
     """Rows are checked once, on the shortest way from the door to the program."""
     kernel_model = bj.KernelModel(KERNEL, jnp.asarray(X), jnp.asarray(y, "f4"), 0.0)

@@ -10,6 +10,7 @@ import pytest
 import scipy.sparse
 from click.testing import CliRunner
 from compare import same
+from marks import slow
 from sklearn.model_selection import GridSearchCV
 
 import budgetjax as bj
@@ -127,7 +128,7 @@ each = pytest.mark.parametrize("name", OWN)
 
 
 @each
-@pytest.mark.parametrize("weight", [None, 1 + (np.arange(N) % 3)])
+@pytest.mark.parametrize("weight", [None, *slow(1 + (np.arange(N) % 3))])
 def test_it_reaches_the_optimum(name, weight):
     """And goes on, starts again, shares rows, and reads other forms."""
     solver, known = OWN[name]

@@ -29,6 +29,7 @@ print(bj.__file__)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["zip", "compiled"])
 def test_it_needs_no_source_files(kind, tmp_path, quick_process):
     whole = tmp_path / "whole" / "budgetjax"

@@ -1,6 +1,5 @@
 """Models in files: all comes back bit for bit, and learns on as if never gone."""
 
-import functools
 from typing import Any
 
 import jax
@@ -17,6 +16,8 @@ from budgetjax import _record, losses
 from budgetjax import registry as lists
 from budgetjax.online import averages, driver
 from budgetjax.saving import model_files, names, trees
+
+pytestmark = pytest.mark.usefixtures("plain_loops")
 
 D = 3
 
@@ -102,7 +103,7 @@ def test_any_bits_come_back(row, path):
         assert_identical(model_files.load(path), state)
 
 
-@functools.partial(registry.each, rows=registry.named("perceptron-random"))
+@registry.only("perceptron-random")
 def test_stacked_states(row, path):
     def init(gamma, budget):
         return row.roomy(kernel=row.kernel_of(gamma), budget=budget)
@@ -111,9 +112,7 @@ def test_stacked_states(row, path):
     assert_identical(returned(path, scrambled(states), like=states), scrambled(states))
 
 
-@functools.partial(
-    registry.each, rows=registry.named("pegasos-merge-average-multiclass")
-)
+@registry.only("pegasos-merge-average-multiclass")
 def test_averaged_and_refitted(row, path):
     X, y = row.stream()
     state, _ = bj.run(row.roomy(), X, y)
@@ -123,7 +122,7 @@ def test_averaged_and_refitted(row, path):
     assert_identical(returned(path, refitted, like=state), refitted)
 
 
-@functools.partial(registry.each, rows=registry.named("perceptron-random"))
+@registry.only("perceptron-random")
 def test_sweeps_and_grids(row, path):
     grid = bj.grid(gamma=[0.5, 1.0], budget=[4, 10])
     states = grid.init(

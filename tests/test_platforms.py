@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import registry
 from compare import FLOAT32, assert_close, assert_same, kept
+from marks import slow
 
 import budgetjax as bj
 from budgetjax import losses
@@ -36,7 +37,7 @@ def test_a_stream(row):
 
 
 @registry.some
-@pytest.mark.parametrize("backend", ["gpu", "tpu"])
+@pytest.mark.parametrize("backend", ["gpu", *slow("tpu")])
 def test_blocks_equal_the_plain_scan_in_float32(row, backend, monkeypatch):
     """What the package decides by the kind of device changes rounding at most."""
     given = row.roomy(), *row.stream()
@@ -48,7 +49,7 @@ def test_blocks_equal_the_plain_scan_in_float32(row, backend, monkeypatch):
     assert_same(jax.jit(lambda *given: run(*given))(*given), expected, FLOAT32)
 
 
-@pytest.mark.parametrize("backend", ["gpu", "tpu"])
+@pytest.mark.parametrize("backend", ["gpu", *slow("tpu")])
 def test_sweeps_as_other_devices_run_them_learn_the_same(backend, monkeypatch):
     (row,) = registry.named("pegasos-merge")
     states = jax.vmap(lambda budget: row.roomy(budget=budget))(jnp.array([5, 9]))
@@ -128,6 +129,7 @@ def refitted(classes, **options):
     return bj.decision_function(bj.refit(state, X, y, epochs=1, **options), X)
 
 
+@pytest.mark.slow
 def test_a_refit(programs, monkeypatch):
     monkeypatch.setattr(metric, "FEWEST_STEPS", 0)
     refitted(3, move_vectors=True)
@@ -136,6 +138,7 @@ def test_a_refit(programs, monkeypatch):
     assert len(programs) > 15
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "solver",
     [

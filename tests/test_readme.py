@@ -8,6 +8,7 @@ import re
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from marks import slow
 
 import budgetjax as bj
 from budgetjax import _record, online, registry, solvers
@@ -15,6 +16,8 @@ from budgetjax.stream.readers import formats
 
 ROOT = pathlib.Path(__file__).parents[1]
 NAMES = ("README", "research", "sweeps", "machines", "files", "scikit_learn")
+# Pages whose programs learn little.
+QUICK = ("examples/research.md", "examples/files.md")
 PAGES = ("README.md", *(f"examples/{name}.md" for name in NAMES))
 MEASURED = tuple(
     f"benchmarks/{name}.md"
@@ -26,7 +29,9 @@ def blocks(name):
     return re.findall(r"```python\n(.*?)```", (ROOT / name).read_text(), re.DOTALL)
 
 
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize(
+    "page", [*QUICK, *slow(*(page for page in PAGES if page not in QUICK))]
+)
 def test_python_blocks_run(page, capsys):
     """And print what stands below them, where a page says what."""
     assert blocks(page)
@@ -116,6 +121,7 @@ def modules():
             yield ".".join(name.parts).removesuffix(".__init__")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", list(modules()))
 def test_examples_in_docstrings_run(name, monkeypatch):
     """After the imports that the documentation shows above each."""

@@ -15,6 +15,7 @@ import optax
 import pytest
 from compare import kept
 from compiling import programs
+from marks import first_quick, slow
 from reference import kernels
 from reference import refit as reference
 from sklearn.linear_model import LogisticRegression, Ridge
@@ -27,6 +28,8 @@ from budgetjax.online import support_set
 from budgetjax.online.slots import FREE
 from budgetjax.online.span import RIDGE, from_vectors
 from budgetjax.refitting import held_out, moving_vectors, newton, training_data
+
+pytestmark = pytest.mark.usefixtures("plain_loops")
 
 # The module: the package has the function of the same name.
 module = importlib.import_module("budgetjax.refitting.refit")
@@ -142,8 +145,11 @@ PROBLEMS = [
 # Of float32 those that other tests compile too.
 @pytest.mark.parametrize(
     ("loss", "num_classes", "x64"),
-    [(*problem, True) for problem in PROBLEMS]
-    + [("squared_hinge", CLASSES, False), ("logistic", 2, False), ("huber", 0, False)],
+    [
+        *slow(*((*problem, True) for problem in PROBLEMS)),
+        *(("squared_hinge", CLASSES, False), ("logistic", 2, False)),
+        ("huber", 0, False),
+    ],
     indirect=["x64"],
 )
 def test_it_is_the_reference(loss, num_classes, x64):
@@ -355,7 +361,7 @@ def test_few_blocks_are_held(monkeypatch):
 
 @pytest.mark.parametrize(
     ("loss", "num_classes"),
-    [("squared_hinge", CLASSES), ("squared_hinge", 2), ("squared", 0)],
+    [("squared_hinge", CLASSES), *slow(("squared_hinge", 2), ("squared", 0))],
 )
 def test_the_penalty_of_the_best_held_out(loss, num_classes, exact, monkeypatch):
     """Sixty noisy examples for twenty vectors: large penalties learn the noise."""
@@ -598,7 +604,7 @@ def check_caches(state, atol):
 
 
 # The @ is of `conftest.group`: the tests of a learner share its compiled loop.
-@pytest.mark.parametrize("name", LEARNERS, ids="@{}".format)
+@pytest.mark.parametrize("name", first_quick(LEARNERS), ids="@{}".format)
 def test_it_goes_on_learning(name):
     state, X, y = started(name)
     before = jax.tree.map(np.array, state)
@@ -651,7 +657,7 @@ def test_it_goes_on_learning(name):
 
 @pytest.mark.parametrize(
     "name",
-    ["pegasos-project-average", "projectron", "nystrom-average", "arow"],
+    ["pegasos-project-average", *slow("projectron", "nystrom-average", "arow")],
     ids="@{}".format,
 )
 def test_moving_vectors_lower_the_objective(name):

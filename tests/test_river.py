@@ -12,12 +12,15 @@ import pandas as pd
 import pytest
 import registry
 from compare import FLOAT32, assert_same
+from marks import slow
 from river import checks, compose, datasets, evaluate, metrics, preprocessing, utils
 
 import budgetjax as bj
 from budgetjax import losses
 from budgetjax.online.importance import SeenWeights
 from budgetjax.river import BudgetedClassifier, BudgetedOneClass, BudgetedRegressor
+
+pytestmark = pytest.mark.usefixtures("plain_loops")
 
 # Programs of few kinds: a Perceptron compiles fastest.
 PERCEPTRON = {
@@ -91,8 +94,10 @@ def a_run(learner, X, y, gamma, weight=None, **more):
     [
         (bj.Perceptron(), bj.RemoveOldest()),
         # Its scores decay between the rows that change it.
-        (bj.Pegasos(regularization=0.01), bj.RemoveOldest()),
-        (bj.Projectron(threshold=0.1), None),
+        *slow(
+            (bj.Pegasos(regularization=0.01), bj.RemoveOldest()),
+            (bj.Projectron(threshold=0.1), None),
+        ),
     ],
     ids=["perceptron", "pegasos", "projectron"],
 )
@@ -178,7 +183,7 @@ def test_a_third_label_leaves_the_scores_of_two_as_they_are():
 
 @pytest.mark.parametrize(
     "learner",
-    [bj.Ahpatron(), bj.ALMA(), bj.Pegasos(0.01, project_to_ball=True)],
+    [bj.Ahpatron(), *slow(bj.ALMA(), bj.Pegasos(0.01, project_to_ball=True))],
     ids=lambda learner: type(learner).__name__,
 )
 def test_a_model_in_a_ball_knows_its_norm_after_a_third_label(learner):

@@ -11,6 +11,7 @@ import numpy as np
 import processes
 import pytest
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
+from marks import first_quick, slow
 
 import budgetjax as bj
 from budgetjax import _sharding, scoring
@@ -61,7 +62,7 @@ REFITS = {
 }
 
 
-@pytest.mark.parametrize("name", REFITS)
+@pytest.mark.parametrize("name", first_quick(REFITS))
 def test_refit_of_divided_rows(name):
     y, given, more = REFITS[name]
     part = slice(128 if name == "moved" else N)
@@ -79,7 +80,7 @@ def test_refit_of_divided_rows(name):
             close(bj.refit(model, divided(rows)[0], y, **more), expected, 1e-9)
 
 
-@pytest.mark.parametrize("form", [True, 3])
+@pytest.mark.parametrize("form", [True, *slow(3)])
 def test_metric_of_divided_rows(form):
     X = np.random.default_rng(0).normal(size=(N, 10))
     y = np.where(X[:, 0] * X[:, 1] > 0, 1, -1)
@@ -99,8 +100,8 @@ def test_metric_of_divided_rows(form):
     np.testing.assert_allclose(*scores, rtol=1e-8, atol=1e-8)
 
 
-@pytest.mark.parametrize("axis_type", [AxisType.Auto, AxisType.Explicit])
-@pytest.mark.parametrize("in_context", [False, True])
+@pytest.mark.parametrize("axis_type", [AxisType.Auto, *slow(AxisType.Explicit)])
+@pytest.mark.parametrize("in_context", [False, *slow(True)])
 def test_meshes_of_the_caller(axis_type, in_context):
     """Whatever the axes, inside `jax.set_mesh` or not."""
     state, rows = learned(), divided(X, Y, axis_type=axis_type)
@@ -246,6 +247,7 @@ def test_shard_rows_raises(given, message):
         bj.shard_rows(*given)
 
 
+@pytest.mark.slow
 def test_two_processes_share_rows(tmp_path, quick_process):
     """Each has the results of one process with all rows."""
     with socket.socket() as free:

@@ -10,6 +10,7 @@ import pytest
 import scipy.sparse
 from compare import same
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from marks import first_quick, slow
 from solving import FORMS, LINEAR, SOLVERS, SPARSE, N, close, noisy, solver_of, whole
 
 import budgetjax as bj
@@ -23,7 +24,7 @@ PENALTY = dict.fromkeys(ALL, "penalty") | {"sbp": "slack", "ball_sgd": "radius"}
 
 def each(test, names=ALL):
     """Runs a test once for every solver; one process takes all tests of a solver."""
-    named = [pytest.param(name, id=f"@{name}") for name in names]
+    named = first_quick([pytest.param(name, id=f"@{name}") for name in names])
     return pytest.mark.parametrize("name", named)(test)
 
 
@@ -234,9 +235,11 @@ def test_many_values_at_once(name, double):
     ("name", "form", "given"),
     [
         ("mpu", "dense", {}),
-        ("mpu", "sparse", {"loss": "squared_hinge"}),
-        ("dcd", "dense", {"loss": "squared_hinge"}),
-        ("dcd", "sparse", {}),
+        *slow(
+            ("mpu", "sparse", {"loss": "squared_hinge"}),
+            ("dcd", "dense", {"loss": "squared_hinge"}),
+            ("dcd", "sparse", {}),
+        ),
     ],
 )
 def test_starts_from_another_penalty(name, form, given):
@@ -324,7 +327,7 @@ def test_forms_of_the_same_patterns(name):
 # Sharded data.
 
 
-@pytest.mark.parametrize("name", ["sbp", "smo"])
+@pytest.mark.parametrize("name", ["sbp", *slow("smo")])
 def test_data_sharded_by_rows(name, double):
     """On two devices the same as on one."""
     mesh = Mesh(np.array(jax.devices()[:2]), ("examples",))

@@ -8,6 +8,7 @@ import jax
 import numpy as np
 import pytest
 from compare import same
+from marks import first_quick, slow
 from solving import FORMS, KERNEL_SOLVERS, LINEAR, SOLVERS, N, noisy, solver_of
 
 import budgetjax as bj
@@ -43,7 +44,7 @@ def none_at_the_start(monkeypatch):
 # Kernel rows.
 
 
-@pytest.mark.parametrize("name", KERNEL_SOLVERS)
+@pytest.mark.parametrize("name", first_quick(KERNEL_SOLVERS))
 def test_penalties_share_rows(name):
     """The first run computes them all; each solution is that of a run alone."""
     shown, cache = solver_of(name).read(*data()), bj.KernelCache()
@@ -57,8 +58,8 @@ def test_penalties_share_rows(name):
         assert alone.history.work[-1] == N * N
 
 
-@pytest.mark.parametrize("size", [512.0, 1e-9])
-@pytest.mark.parametrize("name", ["smo", "sbp", "ball_sgd"])
+@pytest.mark.parametrize("size", [512.0, *slow(1e-9)])
+@pytest.mark.parametrize("name", ["smo", *slow("sbp", "ball_sgd")])
 def test_solutions_stay_valid(name, size, none_at_the_start):
     """They predict, and runs go on from them, after the rows have changed."""
     cache, X = bj.KernelCache(size), data()[0]
@@ -83,8 +84,10 @@ def arrays_of(shape):
     return [one for one in jax.live_arrays() if one.shape == shape]
 
 
-@pytest.mark.parametrize("watched", [False, True])
-@pytest.mark.parametrize(("name", "places"), [("smo", N), ("sdca", 8), ("sbp", N)])
+@pytest.mark.parametrize("watched", [False, *slow(True)])
+@pytest.mark.parametrize(
+    ("name", "places"), [("smo", N), *slow(("sdca", 8), ("sbp", N))]
+)
 def test_there_is_one_array_of_rows(name, places, watched):
     """Runs change it in place, whether a callback looks on or not."""
     shape, seen = (places, N), []
@@ -198,7 +201,7 @@ def counted(monkeypatch):
 ONCE = {"checked": 1, "copied": 1, "hashed": 1}
 
 
-@pytest.mark.parametrize("name", SOLVERS)
+@pytest.mark.parametrize("name", first_quick(SOLVERS))
 def test_a_training_set_is_read_once(name, counted):
     found = few(solver_of(name), *data())
     assert counted == ONCE
@@ -206,7 +209,7 @@ def test_a_training_set_is_read_once(name, counted):
     assert counted == dict.fromkeys(ONCE, 2)
 
 
-@pytest.mark.parametrize("name", SOLVERS)
+@pytest.mark.parametrize("name", first_quick(SOLVERS))
 def test_a_training_set_that_was_read_is_not_read_again(name, counted):
     shown = solver_of(name).read(*data())
     cache = None if name in LINEAR else bj.KernelCache()

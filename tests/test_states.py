@@ -18,6 +18,8 @@ from budgetjax.online.edits import write
 from budgetjax.online.slots import FREE
 from budgetjax.online.support_set import Candidate
 
+pytestmark = pytest.mark.usefixtures("plain_loops")
+
 X = np.random.default_rng(0).normal(size=(20, 2)).astype(np.float32)
 y = np.where(X[:, 0] > 0, 1, -1).astype(np.int32)
 SHAPE = {"num_features": 2, "budget": 3}

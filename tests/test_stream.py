@@ -15,6 +15,7 @@ import pytest
 import registry
 import scipy.sparse
 from compare import FLOAT32, assert_same, mistakes
+from marks import first_quick, slow
 from streams import LEARNERS, ROWS, cut, fit, identical, without_classes
 
 import budgetjax as bj
@@ -30,7 +31,9 @@ N = 200
 
 
 def each(test):
-    return pytest.mark.parametrize("row", LEARNERS.values(), ids=LEARNERS)(test)
+    return pytest.mark.parametrize("row", first_quick(LEARNERS.values()), ids=LEARNERS)(
+        test
+    )
 
 
 @each
@@ -91,8 +94,8 @@ def test_one_program_for_all_lengths_and_values():
     assert len(traces) == once > 0
 
 
-@pytest.mark.parametrize("name", ["multiclass", "regression"])
-@pytest.mark.parametrize("standardise", [False, True])
+@pytest.mark.parametrize("name", ["multiclass", *slow("regression")])
+@pytest.mark.parametrize("standardise", [False, *slow(True)])
 def test_at_the_end_the_rows_of_the_reservoir_come_again(name, standardise):
     row = LEARNERS[name]
     X, y = row.stream(N)
@@ -430,7 +433,7 @@ KEEPERS = {
 }
 
 
-@pytest.mark.parametrize("name", KEEPERS)
+@pytest.mark.parametrize("name", first_quick(KEEPERS))
 def test_what_is_kept_of_the_kernel_matrix_has_the_new_units(name):
     learner, more = KEEPERS[name]
     init = functools.partial(learner.init, num_features=3, budget=10, **more)
@@ -549,7 +552,7 @@ def test_features_far_from_0_are_learned_as_well_as_at_0(away):
     assert np.mean(same) > 0.98
 
 
-@pytest.mark.parametrize("name", [*SCALED, "covtype"])
+@pytest.mark.parametrize("name", first_quick([*SCALED, "covtype"]))
 def test_only_features_that_are_unscaled_are_told_of(name):
     folder = pathlib.Path(os.environ.get(datasets.FOLDER_VARIABLE, ""))
     if name != "digits" and not (folder / f"{name}.npz").is_file():

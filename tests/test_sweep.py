@@ -12,6 +12,7 @@ import processes
 import pytest
 import registry
 from compare import FLOAT32, mistakes
+from marks import first_quick
 
 import budgetjax as bj
 from budgetjax.cli.reports import aligned
@@ -40,7 +41,7 @@ def stacked(row):
 
 @pytest.mark.parametrize(
     ("name", "how", "num_devices"),
-    [pytest.param(*way, id=f"{way[1]}-{way[2]}@{way[0]}") for way in WAYS],
+    first_quick([pytest.param(*way, id=f"{way[1]}-{way[2]}@{way[0]}") for way in WAYS]),
 )
 def test_every_model_equals_its_single_run(name, how, num_devices, monkeypatch):
     """Three models on two devices: one device has a model to spare."""
@@ -168,6 +169,7 @@ def test_grid_bad_input(axes):
         bj.grid(gamma=[1.0, 2.0]).table(error=[0.1])
 
 
+@pytest.mark.slow
 def test_two_processes_share_a_sweep(tmp_path, quick_process):
     """Each has the results of all models, equal to those of one process alone."""
     with socket.socket() as free:

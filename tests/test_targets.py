@@ -7,12 +7,15 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from marks import slow
 from reference import fourier, gradients, kernels, maintenance, nystrom, sgd
 from reference import refit as reference
 from scipy.optimize import minimize
 
 import budgetjax as bj
 from budgetjax import losses
+
+pytestmark = pytest.mark.usefixtures("plain_loops")
 
 D, N, K, BUDGET, GAMMA = 2, 240, 3, 20, 0.5
 LEVELS = (0.1, 0.5, 0.9)
@@ -271,7 +274,7 @@ def pinballs(found, targets):
     return np.mean(np.maximum(levels * errors, (levels - 1) * errors))
 
 
-@pytest.mark.parametrize("cost", [squares, pinballs])
+@pytest.mark.parametrize("cost", [squares, *slow(pinballs)])
 def test_a_metric_goes_by_the_losses_of_all_outputs(cost, monkeypatch):
     monkeypatch.setattr("budgetjax.refitting.metric.FEWEST_STEPS", 5)
     X, Y = points(), outputs(points())

@@ -10,6 +10,7 @@ import pytest
 import registry
 from compare import kept
 from compiling import quick_to_compile
+from marks import slow
 from reference import maintenance as reference
 
 import budgetjax as bj
@@ -27,7 +28,7 @@ def separable(n, seed=0):
     return X[keep], np.sign(X @ w)[keep].astype(np.int32), w
 
 
-@pytest.mark.parametrize("budget", [1, 10, 83])
+@pytest.mark.parametrize("budget", [1, *slow(10, 83)])
 def test_forgetron_invariant_every_round(budget, double):
     """`Q <= 15/32 M`. With phi < 1 it is an equality, so it holds up to rounding."""
     random = np.random.default_rng(1)
@@ -80,9 +81,7 @@ def check_basic_rule(phi, grown, budget, radius):
     ("wrong", "rule", "radius"),
     [
         (0.1, "self-tuned", None),
-        (0.3, "self-tuned", None),
-        (0.3, "basic", None),
-        (0.3, "basic", 0.5),
+        *slow((0.3, "self-tuned", None), (0.3, "basic", None), (0.3, "basic", 0.5)),
     ],
 )
 def test_lemmas_of_the_forgetron(wrong, rule, radius, double):
@@ -280,7 +279,7 @@ def test_counterexample_stream_errs_every_round(row):
         assert int(state.num_mistakes) == 40
 
 
-@pytest.mark.parametrize("num_classes", [2, 4])
+@pytest.mark.parametrize("num_classes", [2, *slow(4)])
 def test_float32_and_float64_remove_the_same_vectors(num_classes, double):
     """Pegasos keeps equal coefficients equal, so ties do not depend on rounding."""
     row = registry.Row(
@@ -312,7 +311,7 @@ def near_threshold(scores, y):
     return bool(np.any(np.abs(margins - 1) < 1e-6 * np.maximum(size, 1)))
 
 
-@pytest.mark.parametrize("num_classes", [2, 4])
+@pytest.mark.parametrize("num_classes", [2, *slow(4)])
 def test_smallest_is_oldest_under_pegasos_and_gaussian(num_classes):
     rows = [
         registry.Row(
@@ -363,7 +362,7 @@ def merge_problems():
 place = jax.jit(merge_position.position)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("dtype", ["float32", *slow("float64")])
 def test_merge_position_against_a_grid(dtype, double):
     """The objective within 1e-6 of a 10,001-point grid, for every kappa and pair."""
     kappas, ratios, cosines = merge_problems()

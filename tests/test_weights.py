@@ -9,6 +9,7 @@ import numpy as np
 import optax
 import pandas as pd
 import pytest
+from marks import first_quick, slow
 
 import budgetjax as bj
 from budgetjax import losses
@@ -55,7 +56,9 @@ def shown(given):
     return name_of(type(given)) if isinstance(given, bj.Learner) else given
 
 
-of_numbers = pytest.mark.parametrize("learner", LEARNERS_OF_NUMBERS, ids=shown)
+of_numbers = pytest.mark.parametrize(
+    "learner", first_quick(LEARNERS_OF_NUMBERS), ids=shown
+)
 
 
 def init(learner, **more):
@@ -71,8 +74,10 @@ LOSSES = {
 
 @pytest.mark.parametrize(
     ("learner", "name"),
-    [(bj.SGD(), name) for name in LOSSES]
-    + [(one, "squared") for one in LEARNERS_OF_NUMBERS[1:]],
+    first_quick(
+        [(bj.SGD(), name) for name in LOSSES]
+        + [(one, "squared") for one in LEARNERS_OF_NUMBERS[1:]]
+    ),
     ids=shown,
 )
 def test_no_weight_takes_a_step_beyond_the_minimum_of_its_loss(learner, name):
@@ -113,7 +118,7 @@ def test_a_squared_loss_has_the_implicit_step():
         assert float(score) == pytest.approx(2.0 * 0.6 * m, rel=1e-5)
 
 
-@pytest.mark.parametrize("kind", ["number", "class", "outputs"])
+@pytest.mark.parametrize("kind", ["number", *slow("class", "outputs")])
 def test_derivatives_of_heavy_steps_are_those_of_their_solution(kind, double):
     """Forward and in reverse, beside a difference quotient."""
     X, y = curve(12)
@@ -165,12 +170,14 @@ def test_each_output_has_its_own_step():
     ("learner", "given"),
     [
         (bj.Perceptron(margin=0.3), {}),
-        (bj.Perceptron(), {"num_classes": 3}),
-        (bj.Projectron(threshold=0.4), {}),
-        (bj.Ahpatron(radius=1e4), {}),
-        (bj.Forgetron(), {}),
-        (bj.PassiveAggressive(penalty=0.2), {}),
-        (bj.PassiveAggressive(variant="PA"), {}),
+        *slow(
+            (bj.Perceptron(), {"num_classes": 3}),
+            (bj.Projectron(threshold=0.4), {}),
+            (bj.Ahpatron(radius=1e4), {}),
+            (bj.Forgetron(), {}),
+            (bj.PassiveAggressive(penalty=0.2), {}),
+            (bj.PassiveAggressive(variant="PA"), {}),
+        ),
     ],
     ids=shown,
 )
@@ -211,7 +218,7 @@ LEARNERS_OF_LABELS = {
 }
 
 
-@pytest.mark.parametrize("name", LEARNERS_OF_LABELS)
+@pytest.mark.parametrize("name", first_quick(LEARNERS_OF_LABELS))
 def test_a_few_heavy_rows_do_no_harm_to_labels(name):
     X, y = classes(1500)
     random, state = np.random.default_rng(1), init(LEARNERS_OF_LABELS[name])
@@ -247,8 +254,8 @@ def cloned(estimator, **more):
     return type(estimator)(**estimator.get_params(deep=False) | more)
 
 
-@pytest.mark.parametrize("kind", STREAMS)
-@pytest.mark.parametrize("parts", [False, True])
+@pytest.mark.parametrize("kind", first_quick(STREAMS))
+@pytest.mark.parametrize("parts", [False, *slow(True)])
 def test_the_scale_of_all_weights_does_not_matter_to_a_stream(kind, parts):
     X, y = curve() if kind == "regressor" else classes()
     weight = np.random.default_rng(1).uniform(0.5, 1.5, N)
@@ -287,7 +294,9 @@ def masked_frame(X, garbage):
 
 
 GARBAGE = {
-    "regressor": BudgetedKernelRegressor(20, penalty=1.0, random_state=0),
+    "regressor": BudgetedKernelRegressor(
+        20, penalty=1.0, learn_metric=False, random_state=0
+    ),
     "regressor-as-it-is": BudgetedKernelRegressor(
         20, encode=False, refit=False, random_state=0
     ),
@@ -297,8 +306,8 @@ GARBAGE = {
 }
 
 
-@pytest.mark.parametrize("parts", [False, True])
-@pytest.mark.parametrize("kind", GARBAGE)
+@pytest.mark.parametrize("parts", [False, *slow(True)])
+@pytest.mark.parametrize("kind", first_quick(GARBAGE))
 @pytest.mark.filterwarnings("ignore:.*features look unscaled:UserWarning")
 def test_rows_of_weight_0_change_nothing(kind, parts):
     estimator = GARBAGE[kind]

@@ -63,7 +63,12 @@ def test_everything_in_a_state_is_of_its_kernel(row, double):
     np.testing.assert_allclose(back, expected, rtol=1e-6, atol=1e-6)
 
 
-def test_learning_goes_on_with_the_new_kernel():
+@pytest.mark.parametrize(
+    ("learner", "more"),
+    [(bj.Pegasos(), {"maintenance": bj.Project()}), (bj.AROW(), {})],
+    ids=["pegasos", "arow"],
+)
+def test_learning_goes_on_with_the_new_kernel(learner, more):
     """As well as with a state whose kernel was the new one from the start."""
     X, y = bj.datasets.checkerboard(1600, seed=0)
 
@@ -73,13 +78,9 @@ def test_learning_goes_on_with_the_new_kernel():
         state = bj.with_kernel(state, bj.RBF(gamma))
         return bj.run(state, X[800:], y[800:])[1]
 
-    for learner, more in (
-        (bj.Pegasos(), {"maintenance": bj.Project()}),
-        (bj.AROW(), {}),
-    ):
-        state = learner.init(bj.RBF(6.0), num_features=2, budget=50, **more)
-        scores = learn(state, jnp.float32(8.0))
-        assert np.mean(np.sign(scores[400:]) == y[1200:]) > 0.85
+    state = learner.init(bj.RBF(6.0), num_features=2, budget=50, **more)
+    scores = learn(state, jnp.float32(8.0))
+    assert np.mean(np.sign(scores[400:]) == y[1200:]) > 0.85
 
 
 def test_a_kernel_of_whole_rows_sees_them(double):
