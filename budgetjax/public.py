@@ -30,6 +30,7 @@ from budgetjax.model import support as support
 from budgetjax.online.changes import average_iterates as average_iterates
 from budgetjax.online.changes import with_kernel as with_kernel
 from budgetjax.online.changes import with_learner as with_learner
+from budgetjax.online.driver import predict_interval as predict_interval
 from budgetjax.online.driver import run as run
 from budgetjax.online.driver import step as step
 from budgetjax.online.driver import variance as variance
@@ -40,6 +41,7 @@ from budgetjax.online.learners.alma import ALMA as ALMA
 from budgetjax.online.learners.arow import AROW as AROW
 from budgetjax.online.learners.forgetron import Forgetron as Forgetron
 from budgetjax.online.learners.fourier import Fourier as Fourier
+from budgetjax.online.learners.krlst import KRLST as KRLST
 from budgetjax.online.learners.norma import NORMA as NORMA
 from budgetjax.online.learners.nystrom import Nystrom as Nystrom
 from budgetjax.online.learners.passive_aggressive import (
@@ -54,6 +56,8 @@ from budgetjax.online.maintenance.merging import *
 from budgetjax.online.maintenance.projection import *
 from budgetjax.online.maintenance.removal import *
 from budgetjax.online.maintenance.strategy import Maintenance as Maintenance
+from budgetjax.online.mixture import Mixture as Mixture
+from budgetjax.online.mixture import MixtureState as MixtureState
 from budgetjax.online.state import Online as Online
 from budgetjax.online.state import Round as Round
 from budgetjax.online.state import State as State

@@ -13,6 +13,7 @@ from budgetjax.online.learners.alma import ALMA
 from budgetjax.online.learners.arow import AROW
 from budgetjax.online.learners.forgetron import Forgetron
 from budgetjax.online.learners.fourier import Fourier
+from budgetjax.online.learners.krlst import KRLST
 from budgetjax.online.learners.norma import NORMA
 from budgetjax.online.learners.nystrom import Nystrom
 from budgetjax.online.learners.passive_aggressive import PassiveAggressive
@@ -37,8 +38,8 @@ Own = TypeVar("Own")
 
 # The learners of this package.
 LEARNERS: tuple[type[Learner], ...] = (
-    *(Ahpatron, ALMA, AROW, Forgetron, Fourier, NORMA, Nystrom, PassiveAggressive),
-    *(Pegasos, Perceptron, Projectron, SGD),
+    *(Ahpatron, ALMA, AROW, Forgetron, Fourier, KRLST, NORMA, Nystrom),
+    *(PassiveAggressive, Pegasos, Perceptron, Projectron, SGD),
 )
 
 # The solvers of this package.

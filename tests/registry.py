@@ -211,6 +211,13 @@ def _rows():
         unlike=FEW_ENTER,
     )
     yield Row("arow-multiclass", bj.AROW(drift=0.01), {}, NUM_CLASSES, unlike=FEW_ENTER)
+    yield Row(
+        "krlst-regression",
+        bj.KRLST(noise=0.1, forgetting=0.01),
+        {},
+        0,
+        unlike=FEW_ENTER,
+    )
     yield Row("fourier-average", bj.Fourier(), {"average": True}, unlike=FIXED_FEATURES)
     yield Row(
         "nystrom-momentum-multiclass",

@@ -214,6 +214,8 @@ NOT_DEFAULT = {
     "vectors": np.eye(2, 3, dtype=np.float32),
     "optimizer": optax.sgd(0.1),
     "novelty": 0.03,
+    "noise": 0.3,
+    "forgetting": 0.02,
     "alpha": 0.4,
     "margin": 0.5,
     "threshold": 0.3,
@@ -236,6 +238,8 @@ def test_every_pair_of_arguments_is_done_or_refused(name):
     usual = {"num_features": 3, "budget": 5}
     if "regularization" in own:
         usual["regularization"] = 0.01
+    if "num_outputs" in kind.takes and "num_classes" not in kind.takes:
+        usual["num_classes"] = None
     lacks = "NOT_DEFAULT lacks another value of a new argument"
     assert own.keys() <= NOT_DEFAULT.keys(), lacks
     shared = inspect.signature(kind.init).parameters.keys()

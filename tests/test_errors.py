@@ -37,6 +37,7 @@ REQUIRED = {
     "Fourier": {"budget": 6},
     "Nystrom": {},
     "AROW": {},
+    "KRLST": {"num_classes": None},
 }
 ALL = " ".join(REQUIRED)
 LEARNERS = {kind.__name__: kind for kind in registry.LEARNERS}
@@ -182,7 +183,12 @@ ARGUMENTS = [
     ("Pegasos", "dtype", ["int32", bool, complex], "a float type, got"),
     ("Pegasos", "dtype", [float, jnp.float64, "float64"], "float64 ... x64"),
     ("Pegasos", "dtype", ["abc", 5, None], "a float type, got {}"),
-    ("Ahpatron AROW Nystrom Projectron", "dtype", [jnp.float16], "float32 or float64"),
+    (
+        "Ahpatron AROW KRLST Nystrom Projectron",
+        "dtype",
+        [jnp.float16],
+        "float32 or float64",
+    ),
     (without("Fourier"), "kernel", ["rbf"], "a kernel ... got {}"),
     ("Pegasos", "kernel", [bj.RBF, bj.Linear, None, 0.5, (0.5,)], "kernel ... got {}"),
     ("Pegasos", "kernel", [bj.Pegasos()], "a kernel ... got Pegasos("),
@@ -203,9 +209,10 @@ ARGUMENTS = [
     (OF_LABELS, "num_classes", [1], "at least 2, got 1"),
     ("Pegasos", "num_classes", [2.5, True, "2", NAN, [2]], "an integer, got {}"),
     (OF_ANY_TARGETS, "num_classes", [1], "at least 2, got 1"),
+    ("KRLST", "num_classes", [2, 3], "be None, as ... learns real targets, got {}"),
     ("Forgetron", "num_classes", [3, 1, "2"], "be 2, all that ... got {}"),
     (f"{OF_LABELS} Forgetron", "num_outputs", [3], "be 1, as ... takes none, got 3"),
-    (OF_ANY_TARGETS, "num_outputs", [0], "at least 1, got 0"),
+    (f"{OF_ANY_TARGETS} KRLST", "num_outputs", [0], "at least 1, got 0"),
     ("SGD", "num_outputs", [2.5, "1", None], "an integer, got {}"),
     ("NORMA Nystrom", "num_outputs", [2], "1 unless num_classes is None ... got 2"),
     (f"{STRATEGIES} Fourier", "seed", [1.5], "an integer scalar, got 1.5"),
@@ -260,6 +267,9 @@ NUMBERS = {
     ("AROW", "confidence"): ([0, -1], "a finite number above 0"),
     ("AROW", "drift"): ([-0.1, 1], "a number of at least 0 and below 1"),
     ("AROW", "moves"): ([-1], "a finite number of at least 0"),
+    ("KRLST", "noise"): ([0, -1], "a finite number above 0"),
+    ("KRLST", "forgetting"): ([-0.1, 1], "a number of at least 0 and below 1"),
+    ("KRLST", "novelty"): ([-1], "a finite number of at least 0"),
     ("Forgetron", "phi"): ([0, -1, 1.5], "a number above 0 and at most 1"),
     ("Forgetron", "radius"): ([0, -1], "a finite number above 0"),
 }
@@ -269,6 +279,7 @@ OPTIONAL = {
     ("SGD", "learning_rate"),
     ("NORMA", "learning_rate"),
     ("Ahpatron", "radius"),
+    ("KRLST", "novelty"),
 }
 OPTIONAL |= {("Forgetron", "phi"), ("Forgetron", "radius")}
 FLAGS = [
@@ -792,6 +803,7 @@ def test_integers_of_numpy_and_jax_are_budgets(budget):
         ("Pegasos", {"maintenance": bj.Project()}),
         ("Pegasos", {"maintenance": bj.MergeBestPair()}),
         ("AROW", {}),
+        ("KRLST", {}),
         ("Projectron", {}),
         ("Nystrom", {}),
         ("Pegasos", {"num_features": 8_000, "maintenance": bj.Merge()}),

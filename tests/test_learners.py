@@ -489,9 +489,10 @@ def trained(learner, **more):
             (bj.Perceptron(), {"maintenance": bj.MultiMerge(3)}),
             (bj.Projectron(), {}),
             (bj.AROW(), {}),
+            (bj.KRLST(), {"num_classes": None}),
         ),
     ],
-    ids=["removal", "merging", "projectron", "arow"],
+    ids=["removal", "merging", "projectron", "arow", "krlst"],
 )
 def test_a_learner_per_device(learner, more):
     """`run` and `step` inside `jax.shard_map`, which checks types as it traces."""

@@ -182,6 +182,8 @@ def case(
     module = LEARNERS["sgd" if kind is bj.NORMA else name_of(kind)]
     if "num_classes" in kind.takes:
         given["num_classes"] = wanted["num_classes"] = classes or None
+    elif not classes:
+        given["num_classes"] = None
     make = None
     if kind is bj.NORMA:
         make = STRATEGIES["oldest"][1]
@@ -335,6 +337,13 @@ def _cases():
     yield case("binary", bj.Ahpatron, "banana", epsilon=0.3, weighted=True, **ridge)
     yield case("classes", bj.Ahpatron, "digits", radius=4.0, budget=20, **ridge)
 
+    # A Gaussian process, in the span of support vectors that move.
+    fine = {"theirs": {"ridge": 1e-6}, "novelty": 1e-3}
+    track = functools.partial(case, kind=bj.KRLST, data="curve", **fine)
+    yield track("still", noise=0.1, weighted=True)
+    yield track("forgetting", noise=0.03, forgetting=0.01, budget=20)
+    yield track("rough", noise=0.03, kernel=polynomial, weighted=True)
+
     # The second order, in the span of support vectors that move.
     second = ridge | {"confidence": 0.01}
     some = {"moves": 1.0, "budget": 20, "weighted": True}
@@ -414,6 +423,11 @@ def test_equals_numpy(case, double):
         root, certainty = memory.span.root, memory.certainty
         left = np.eye(len(root)) - certainty
         covariance = root.T @ left @ root
+        assert_close(covariance[np.ix_(slots, slots)], expected.covariance)
+    if isinstance(case.learner, bj.KRLST):
+        memory = jax.device_get(state.memory)
+        K = np.linalg.pinv(memory.span.root)
+        covariance = K @ (np.eye(len(K)) - memory.certainty) @ K.T
         assert_close(covariance[np.ix_(slots, slots)], expected.covariance)
 
 

@@ -424,6 +424,7 @@ def basis_of(part):
 KEEPERS = {
     "margins": (bj.Perceptron(), {"maintenance": bj.RemoveLargestMargin()}),
     "arow": (bj.AROW(), {}),
+    "krlst": (bj.KRLST(), {"num_classes": None}),
     "projectron": (bj.Projectron(threshold=0.1), {}),
     "nystrom": (bj.Nystrom(), {}),
     "best pair": (bj.Perceptron(), {"maintenance": bj.MergeBestPair()}),

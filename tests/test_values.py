@@ -29,7 +29,7 @@ class Fading(bj.Learner):
         return self.insert(state, step, candidate)
 
 
-class Mixture(bj.Online):
+class Vote(bj.Online):
     """Two learners with other kernels, weighted by their mistakes so far."""
 
     parts: tuple
@@ -96,7 +96,7 @@ class Mixture(bj.Online):
 
 def mixture(gamma=4.0):
     sizes = {"num_features": 2, "budget": 20}
-    return Mixture.of(
+    return Vote.of(
         bj.Pegasos().init(bj.RBF(gamma), **sizes),
         bj.PassiveAggressive().init(bj.RBF(1.0), **sizes),
     )
@@ -153,7 +153,7 @@ def test_a_mixture_of_learners_works_with_every_verb(tmp_path):
         np.testing.assert_array_equal(one, other)
     with pytest.raises(ValueError, match="refit: state must be of a learner"):
         bj.refit(ran, X, Y)
-    with pytest.raises(ValueError, match="must have support vectors, got Mixture"):
+    with pytest.raises(ValueError, match="must have support vectors, got Vote"):
         bj.support(ran)
     with pytest.raises(ValueError, match="must know the variance"):
         bj.variance(ran, X)
@@ -161,8 +161,9 @@ def test_a_mixture_of_learners_works_with_every_verb(tmp_path):
 
 def test_binding_a_bound_learner_changes_nothing():
     for kind in registry.LEARNERS:
-        state = kind().init(KERNEL, num_features=2, budget=6)
-        again = state.learner.bind(state.expansion, 2)
+        classes = 2 if kind.learns(2) else None
+        state = kind().init(KERNEL, num_features=2, budget=6, num_classes=classes)
+        again = state.learner.bind(state.expansion, classes)
         assert bj.equal(again, state.learner), kind
 
 

@@ -15,7 +15,7 @@ NAMES = (
     *("arow-multiclass", "projectron", "projectron-same-class"),
     *("pegasos-project-multiclass", "pegasos-ball", "forgetron-basic", "alma"),
     *("pegasos-merge-best-pair", "passive-aggressive-onto-nearest-multiclass"),
-    *("nystrom-regression", "ahpatron-multiclass"),
+    *("nystrom-regression", "ahpatron-multiclass", "krlst-regression"),
 )
 OTHER = 1.3
 

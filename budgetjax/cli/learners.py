@@ -57,14 +57,16 @@ def make_learner(training: options.TrainOptions) -> Learner | None:
     kind = type(default)
     if name is not None:
         kind = registry.learner_classes()[options.python_name(name)]
-        if training.regression and "num_outputs" not in kind.takes:
+        asked = None if training.regression else 2
+        if not kind.learns(asked):
             able = [
                 name_of(one)
                 for one in registry.learner_classes().values()
-                if "num_outputs" in one.takes
+                if one.learns(asked)
             ]
+            what = "numbers" if training.regression else "classes"
             raise click.UsageError(
-                f"--learner must be one of {', '.join(able)} for numbers, got {name}"
+                f"--learner must be one of {', '.join(able)} for {what}, got {name}"
             )
     free = settings_of(kind)
     for key in settings:

@@ -47,10 +47,9 @@ def _describe(kind: Kind) -> str:
     if issubclass(kind, Solver):
         targets = ["two classes", "more, each against the rest"]
     else:
-        several = " or more" if "num_classes" in kind.takes else ""
-        targets = [f"two classes{several}"] + ["numbers"] * (
-            "num_outputs" in kind.takes
-        )
+        several = " or more" if kind.learns(3) else ""
+        targets = [f"two classes{several}"] * kind.learns(2)
+        targets += ["numbers"] * kind.learns(None)
     text = click.get_current_context().make_formatter()
     text.write_text(f"{name_of(kind)}: {_summary(kind)}")
     text.write_paragraph()

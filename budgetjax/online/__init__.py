@@ -8,8 +8,8 @@ if TYPE_CHECKING:
 # The names of the learners of `budgetjax.registry`, listed where the command
 # line need not wait for JAX.
 LEARNERS = (
-    *("ahpatron", "alma", "arow", "forgetron", "fourier", "norma", "nystrom"),
-    *("passive_aggressive", "pegasos", "perceptron", "projectron", "sgd"),
+    *("ahpatron", "alma", "arow", "forgetron", "fourier", "krlst", "norma"),
+    *("nystrom", "passive_aggressive", "pegasos", "perceptron", "projectron", "sgd"),
 )
 # Learners of users by name; see `budgetjax.register`. They are kept here, where the
 # command line finds them without waiting for JAX.

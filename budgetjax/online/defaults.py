@@ -46,7 +46,7 @@ class Family(NamedTuple):
 
     def takes(self, learner: type[Learner]) -> bool:
         """Whether it learns such targets."""
-        return not self.real_targets or "num_outputs" in learner.takes
+        return learner.learns(None if self.real_targets else 2)
 
     def loss(self, chosen: str | Callable[..., Array] | None) -> Loss:
         """The loss of this name, or this function; None is the first."""
@@ -109,8 +109,10 @@ def learner_of(given: Any, num_classes: int | None, *, refits: bool) -> Learner:
         wanted = "be 'auto', or one such as budgetjax.Pegasos(regularization=1e-4)"
         raise ArgumentError("learner", wanted, f"{given!r}")
     if not family.takes(type(given)):
-        wanted = "be one of real targets, such as budgetjax.SGD()"
-        raise ArgumentError("learner", wanted, f"{given!r}")
+        such = "real targets, such as budgetjax.SGD()"
+        if not family.real_targets:
+            such = "labels, such as budgetjax.AROW()"
+        raise ArgumentError("learner", f"be one of {such}", f"{given!r}")
     return given
 
 
@@ -139,7 +141,7 @@ def choose(
     chosen = family.loss(own if loss is None else loss)
     if has_loss and own is None:
         learner = learner._replace(loss=chosen.stream)
-    elif loss is not None and not refits and chosen.stream != (own or losses.hinge):
+    elif loss is not None and not refits and chosen.stream != learner.loss:
         usual = "None" if has_loss else repr(next(iter(family.losses)))
         kind = type(learner).__name__
         wanted = f"be {usual} where there is no refit, as {kind} has its own"

@@ -16,7 +16,7 @@ from budgetjax._rows import cast_rows
 from budgetjax._shapes import Examples, Index, PerExample, Targets
 from budgetjax.kernels import Kernel
 from budgetjax.online import examples
-from budgetjax.online.state import Kind, Online, State
+from budgetjax.online.state import Kind, Online, Round, State
 from budgetjax.scoring import squeeze_columns
 
 # Rows of a short stream to learn at once, one program for any number of rows, and the
@@ -46,7 +46,7 @@ def run(
     block_size: int | None = None,
     keep_scores: bool = True,
     variance: Literal[True],
-) -> tuple[Kind, Any, Float[Array, " n"]]: ...
+) -> tuple[Kind, Any, Float[Array, "*n_columns"]]: ...
 @names_errors("run")
 def run(
     state: Online,
@@ -87,14 +87,14 @@ def run(
       block_size: examples per block; 1 is the plain scan of `step`. None chooses.
       keep_scores: whether to return the scores. With many classes they take more memory
         than the rows.
-      variance: whether to return the variances of the scores too, of a learner that
-        knows them, such as `budgetjax.AROW`. The loop then is the plain scan of steps,
-        and each costs a variance; see `budgetjax.variance`.
+      variance: whether to return what `budgetjax.variance` says too, of a learner that
+        knows it. It costs `budgetjax.KRLST` nothing. The loop of `budgetjax.AROW` then
+        is the plain scan of steps, and each costs a variance.
 
     Returns:
       The state after the stream, and the scores `f_t(x_t)`, each from the model before
       it saw the example: shape `(n,)` for one column, else `(n, columns)`; None with
-      `keep_scores=False`. With `variance=True` the variances, shape `(n,)`, too.
+      `keep_scores=False`. With `variance=True` the variances by then, too.
 
     Raises:
       ValueError: if a shape or type does not fit, a weight is negative, kernel values
@@ -118,7 +118,7 @@ def run(
     size = block_length(block_size)
     keeps = _checks.flag("keep_scores", keep_scores)
     if _checks.flag("variance", variance):
-        new, scores, variances = run_with_variances(state, X, y, weights)
+        new, scores, variances = run_with_variances(state, X, y, weights, size)
         check_result(new, scores, X, weights)
         return new, scores if keeps else None, variances
     new, scores = run_checked(state, X, y, weights, size, keeps)
@@ -168,12 +168,19 @@ def _step(state: Kind, x: Array, y: Array, weight: Array) -> Kind:
 
 
 @names_errors("variance")
-def variance(state: Online, X: ArrayLike) -> Float[Array, " n"]:
-    """The variance of every score, of a learner that knows it; O(n B (B + d)).
+def variance(state: Online, X: ArrayLike) -> Float[Array, "*n_columns"]:
+    """How sure a learner is of its scores, if it knows it; O(n B (B + d)).
+
+    For `budgetjax.KRLST` it is the variance of the target of each example, its noise
+    included; for `budgetjax.AROW` that of the score. Its square root is a deviation.
 
     Args:
-      state: of `budgetjax.AROW`, or of a learner with a `variance`.
+      state: of one of these two, or of a learner with a `variance`.
       X: examples, shape `(n, num_features)`.
+
+    Returns:
+      Variances, shape `(n,)`; of several real outputs one for each, shape
+      `(n, num_outputs)`.
 
     Raises:
       ValueError: if the learner knows none, or `X` does not fit.
@@ -192,8 +199,57 @@ def variance(state: Online, X: ArrayLike) -> Float[Array, " n"]:
     return known
 
 
+@names_errors("predict_interval")
+def predict_interval(
+    state: Online, X: ArrayLike, level: float = 0.9
+) -> Float[Array, "*n_columns two"]:
+    """Intervals that hold a share of all targets, of a learner that knows its variance.
+
+    They are the scores, and on both sides a number of deviations: that of a Gaussian
+    for `budgetjax.KRLST`, and for `budgetjax.Mixture` the one that has covered its
+    level of the targets so far. Cost: that of `budgetjax.variance`.
+
+    Args:
+      state: of one of these two.
+      X: examples, shape `(n, num_features)`.
+      level: the share, between 0 and 1.
+
+    Returns:
+      The ends, shape `(n, 2)`, or `(n, num_outputs, 2)`.
+
+    Raises:
+      ValueError: if the state is of labels, knows no variance, or `X` does not fit.
+
+    Example:
+      >>> state = bj.KRLST().init(
+      ...     bj.RBF(1.0), num_features=1, budget=10, num_classes=None)
+      >>> state = bj.step(state, jnp.array([0.0]), 1.0)
+      >>> low, high = bj.predict_interval(state, jnp.array([[0.0]]))[0]
+      >>> bool(low < 1 < high)
+      True
+    """
+    check_online(state)
+    _checks.open_unit_interval("level", level)
+    if not state.is_regressor:
+        raise ArgumentError("state", "be of real targets", _checks.kind_name(state))
+    X = cast_rows(X, state.num_features, state.dtype)
+    return _interval(state, X, jnp.asarray(level, state.dtype))
+
+
 @jax.jit
-def _variance(state: Online, X: Float[Array, "n features"]) -> Float[Array, " n"]:
+def _interval(
+    state: Online, X: Float[Array, "n features"], level: Float[Array, ""]
+) -> Float[Array, "*n_columns two"]:
+    scores = squeeze_columns(state.scores(X))
+    widths = jnp.broadcast_to(state.interval_width(level), scores.shape)
+    half = widths * jnp.sqrt(state.variance(X))
+    return jnp.stack([scores - half, scores + half], axis=-1)
+
+
+@jax.jit
+def _variance(
+    state: Online, X: Float[Array, "n features"]
+) -> Float[Array, "*n_columns"]:
     return state.variance(X)
 
 
@@ -290,15 +346,15 @@ def check_rows(state: Online, X: Float[Array, "n features"]) -> Float[Array, " n
     return diagonal(state.kernel, X)
 
 
-@jax.jit
+@functools.partial(jax.jit, static_argnums=4)
 @_sharding.with_auto_axes
 def run_with_variances(
-    state: Kind, X: Array, y: Array, weights: Array
+    state: Kind, X: Array, y: Array, weights: Array, size: int
 ) -> tuple[Kind, Array, Array]:
-    """`run` on the output of `examples.check_stream`, with variances."""
-    state = state.choose_origin(X, weights)
-    state, told = state.learn(X, y, weights, variance=True)
-    assert told.variance is not None, "it was asked for"
+    """`run_checked` with variances."""
+    like = jax.eval_shape(lambda: state.variance(X))
+    blank = _blank_scores(state, X), jnp.zeros(like.shape, like.dtype)
+    state, told = _run_blocks(state, X, y, weights, size, Round(*blank))
     return state, squeeze_columns(told.score), told.variance
 
 
@@ -316,26 +372,42 @@ def run_checked(
 
     If scores are not kept, the second result is 0, or NaN for a non-finite model.
     """
-    n, columns = X.shape[0], state.num_columns
-    scores = jnp.zeros((n, columns) if keeps else (), X.dtype)
+    blank = Round(_blank_scores(state, X)) if keeps else None
+    state, told = _run_blocks(state, X, y, weights, size, blank)
+    return state, state.check_value() if told is None else squeeze_columns(told.score)
+
+
+def _blank_scores(state: Online, X: Array) -> Array:
+    return jnp.zeros((X.shape[0], state.num_columns), X.dtype)
+
+
+def _run_blocks(
+    state: Kind, X: Array, y: Array, weights: Array, size: int, blank: Any
+) -> tuple[Kind, Any]:
+    """The state after all blocks, and what it said; `blank` has room for that."""
+    asks = blank is not None and blank.variance is not None
 
     def body(carry, start):
-        state, scores = carry
+        state, said = carry
         rows, labels, counts, at, fresh = take_block(X, y, weights, start, size)
-        state, told = state.learn(rows, labels, counts)
-        if not keeps:
-            return (state, scores), None
-        known = jax.lax.dynamic_slice_in_dim(scores, at, told.score.shape[0])
-        new = jnp.where(fresh[:, None], told.score, known)
-        scores = jax.lax.dynamic_update_slice_in_dim(scores, new, at, 0)
-        return (state, scores), None
+        state, told = state.learn(rows, labels, counts, variance=asks)
+        if said is None:
+            return (state, said), None
 
-    if n > 0:
-        state = state.choose_origin(X, weights)
-        starts = jnp.arange(0, n, size, dtype=jnp.int32)
-        carry, *_ = _sharding.vary((state, scores), X, y, weights)
-        (state, scores), _ = _platform.scan(body, carry, starts)
-    return state, squeeze_columns(scores) if keeps else state.check_value()
+        def put(whole: Array, new: Array) -> Array:
+            known = jax.lax.dynamic_slice_in_dim(whole, at, new.shape[0])
+            is_new = fresh.reshape(-1, *(1,) * (new.ndim - 1))
+            new = jnp.where(is_new, new, known)
+            return jax.lax.dynamic_update_slice_in_dim(whole, new, at, 0)
+
+        return (state, jax.tree.map(put, said, told)), None
+
+    if X.shape[0] == 0:
+        return state, blank
+    state = state.choose_origin(X, weights)
+    starts = jnp.arange(0, X.shape[0], size, dtype=jnp.int32)
+    carry, *_ = _sharding.vary((state, blank), X, y, weights)
+    return _platform.scan(body, carry, starts)[0]
 
 
 def take_block(

@@ -96,6 +96,16 @@ class Learner(Record, abstract=True):
             got, wanted = ", ".join(sorted(unknown)), f"be among {', '.join(OPTIONAL)}"
             raise ArgumentError(f"what {cls.__name__} takes", wanted, got)
 
+    @classmethod
+    def learns(cls, num_classes: int | None) -> bool:
+        """Whether it learns so many classes, or real targets if that is None."""
+        if num_classes is None:
+            return "num_outputs" in cls.takes
+        loss: Any = cls.loss
+        if loss is not None and not losses.takes_labels(loss):
+            return False
+        return num_classes == 2 or "num_classes" in cls.takes
+
     def init(
         self,
         kernel: Kernel,
@@ -174,10 +184,13 @@ class Learner(Record, abstract=True):
             if is_given and name not in self.takes:
                 wanted = f"be {default}, as {own} takes none"
                 raise ArgumentError(name, wanted, f"{got!r}")
-        if num_classes is None and "num_outputs" not in self.takes:
+        if num_classes is None and not self.learns(None):
             raise ArgumentError(
                 "num_classes", f"be a number, as {own} learns labels", None
             )
+        if num_classes is not None and not self.learns(2):
+            wanted = f"be None, as {own} learns real targets"
+            raise ArgumentError("num_classes", wanted, f"{num_classes!r}")
         if num_classes not in (2, None) and "num_classes" not in self.takes:
             wanted = f"be 2, all that {own} learns"
             raise ArgumentError("num_classes", wanted, f"{num_classes!r}")
@@ -322,6 +335,28 @@ class Learner(Record, abstract=True):
         """The state after examples in order, and the score of each by then."""
         return engine.block(state, X, y, weights, axis)
 
+    def block_with_variances(
+        self,
+        state: State,
+        X: Examples,
+        y: Targets,
+        weights: PerExample,
+        axis: str | None = None,
+    ) -> tuple[State, Scores, Float[Array, "*n_columns"]]:
+        """The result of `block`, and the variance of each score by then.
+
+        One that computes the variance in every round defines its own.
+        """
+
+        def body(state: State, example: Any) -> tuple[State, tuple[Array, Array]]:
+            one = jax.tree.map(lambda value: value[None], example)
+            variance = self.variance(state, one[0])
+            state, scores = self.block(state, one[0], one[1], one[2], axis)
+            return state, (scores[0], variance[0])
+
+        state, told = jax.lax.scan(body, state, (X, y, weights))
+        return state, *told
+
     def no_update_above(self, state: State) -> float | None:
         """A margin from which on an example does not violate, of a known state.
 
@@ -329,11 +364,19 @@ class Learner(Record, abstract=True):
         """
         return None
 
+    @property
+    def knows_variance(self) -> bool:
+        """Whether it has a `variance` of its own."""
+        return type(self).variance is not Learner.variance
+
     def variance(
         self, state: State, X: Float[Array, "n features"]
-    ) -> Float[Array, " n"]:
-        """The variance of the score of each example, a difference from the origin."""
-        wanted = "be one that knows the variance of its scores, as budgetjax.AROW does"
+    ) -> Float[Array, "*n_columns"]:
+        """The variance of the score of each example, a difference from the origin.
+
+        It is one for all columns, shape `(n,)`, or one for each.
+        """
+        wanted = "be one that knows the variance of its scores, as budgetjax.KRLST does"
         raise ArgumentError("the learner", wanted, type(self).__name__)
 
     def basis(self, state: State) -> Basis:

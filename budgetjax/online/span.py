@@ -22,6 +22,7 @@ keep `R` accurate, however long the stream:
 - One step of iterative refinement improves a solution that becomes coefficients.
 """
 
+import functools
 from typing import NamedTuple
 
 import jax
@@ -39,7 +40,8 @@ from budgetjax.online.slots import FREE, NOWHERE, set_row_and_column
 from budgetjax.online.state import State
 from budgetjax.online.support_set import SMALLEST_EIGENVALUE, Expansion
 
-# Relative to the diagonal of the kernel matrix.
+# Relative to the diagonal of the kernel matrix. A learner may have a smaller one where
+# its dtype allows.
 RIDGE = 1e-3
 # The error of a new direction from which on it is corrected twice. Always would cost a
 # fifth of the speed of `Project`; never loses the root of a smooth kernel.
@@ -53,7 +55,7 @@ class Span(NamedTuple):
     """The kernel matrix of the support vectors and a root of its inverse.
 
     Attributes:
-      gram: `K + RIDGE diag(K)`, shape `(rows, rows)`, arbitrary for free slots.
+      gram: `K + ridge diag(K)`, shape `(rows, rows)`, arbitrary for free slots.
       selves: the diagonal of `gram` for active slots, shape `(rows,)`. It is stored
         apart because reading it from the matrix before a write makes the compiler copy
         the matrix.
@@ -133,8 +135,10 @@ def _known_finite(array: Array) -> bool:
     return known is None or bool(np.all(np.isfinite(known)))
 
 
-@jax.jit
-def factorise(gram: PerPair, mask: Mask) -> tuple[PerPair, PerPair]:
+@functools.partial(jax.jit, static_argnums=2)
+def factorise(
+    gram: PerPair, mask: Mask, least: float = RIDGE
+) -> tuple[PerPair, PerPair]:
     """The kernel matrix with its ridge, and its lower Cholesky factor; O(B^3).
 
     For data far from 0, rounded squared norms may give the kernel matrix negative
@@ -142,17 +146,19 @@ def factorise(gram: PerPair, mask: Mask) -> tuple[PerPair, PerPair]:
     (the kernel is 0 at all vectors, or not positive definite), the factor is not
     finite. Rows outside the mask are those of the unit matrix.
     """
-    return _factorise(gram, mask)[1:]
+    return _factorise(least, gram, mask)[1:]
 
 
-@jax.custom_jvp
-def _factorise(gram: PerPair, mask: Mask) -> tuple[Scalar, PerPair, PerPair]:
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _factorise(
+    least: float, gram: PerPair, mask: Mask
+) -> tuple[Scalar, PerPair, PerPair]:
     """The ridge, and the result of `factorise`."""
 
     def enlarge_ridge(carry):
         ridge, *_ = carry
-        ridge = jnp.where(ridge == 0, RIDGE, ridge * LARGER)
-        return ridge, *_factorise_with(ridge, gram, mask)
+        ridge = jnp.where(ridge == 0, least, ridge * LARGER)
+        return ridge, *_factorise_with(least, ridge, gram, mask)
 
     def fails(carry):
         ridge, _, factor = carry
@@ -163,36 +169,38 @@ def _factorise(gram: PerPair, mask: Mask) -> tuple[Scalar, PerPair, PerPair]:
 
 
 def _factorise_with(
-    ridge: Scalar, gram: PerPair, mask: Mask
+    least: float, ridge: Scalar, gram: PerPair, mask: Mask
 ) -> tuple[PerPair, PerPair]:
     """`factorise` with this ridge."""
     diagonal = jnp.diagonal(gram)
     unit = jnp.eye(mask.shape[0], dtype=gram.dtype)
     # A larger ridge has to exceed the rounding error, not a vector's own norm.
-    extra = jnp.where(ridge <= RIDGE, diagonal, jnp.max(diagonal))
+    extra = jnp.where(ridge <= least, diagonal, jnp.max(diagonal))
     ridged = gram + ridge * jnp.diag(extra)
     both = mask[:, None] & mask[None]
     return ridged, jnp.linalg.cholesky(jnp.where(both, ridged, unit))
 
 
 @_factorise.defjvp
-def _derive_factor(primals, tangents):
+def _derive_factor(least, primals, tangents):
     """The ridge is a constant, and the loop that finds it has no derivative."""
     gram, mask = primals
-    ridge, *_ = _factorise(gram, mask)
+    ridge, *_ = _factorise(least, gram, mask)
     known, change = jax.jvp(
-        lambda gram: _factorise_with(ridge, gram, mask), (gram,), tangents[:1]
+        lambda gram: _factorise_with(least, ridge, gram, mask), (gram,), tangents[:1]
     )
     return (ridge, *known), (jnp.zeros_like(ridge), *change)
 
 
-def reorthonormalise(root: PerPair, gram: PerPair, mask: Mask) -> Span:
+def reorthonormalise(
+    root: PerPair, gram: PerPair, mask: Mask, ridge: float = RIDGE
+) -> Span:
     """The span of moved vectors, in a basis close to the old one; O(B^3).
 
     The root is `(R K R^T)^(-1/2) R` with the old root R, so values in terms of the
     basis, such as weights or a covariance, need not change.
     """
-    gram, _ = factorise(gram, mask)
+    gram, _ = factorise(gram, mask, ridge)
     free = jnp.diag(jnp.where(mask, 0, 1).astype(gram.dtype))
     inverse_root = _inverse_root(_times(_times(root, gram), root.T) + free)
     kept = mask[:, None] & mask[None]
@@ -223,14 +231,17 @@ def _derive_inverse_root(primals, tangents):
     return _times(V / roots[None], V.T), -_times(_times(V, change), V.T)
 
 
-def with_vectors(state: State, vectors: Float[Array, "rows d"]) -> State:
+def with_vectors(
+    state: State, vectors: Float[Array, "rows d"], ridge: float = RIDGE
+) -> State:
     """The state of a learner that remembers a span, with these vectors and theirs.
 
     The new basis is close to the old one, so a covariance in terms of it is kept.
     """
     expansion = support_set.with_vectors(state.expansion, vectors)
     gram = support_set.gram(state.kernel, expansion)
-    basis = reorthonormalise(state.memory.span.root, gram, expansion.mask)
+    root = state.memory.span.root
+    basis = reorthonormalise(root, gram, expansion.mask, ridge)
     memory = state.memory._replace(span=basis)
     return state._replace(expansion=expansion, memory=memory)
 
@@ -250,14 +261,16 @@ def refine(span: Span, kernel_row: PerRow, solution: PerRow, mask: Mask) -> PerR
     return solution + solve(span, jnp.where(mask, residual, 0))
 
 
-def squared_residual(kernel_self: Scalar, inside: Scalar) -> Scalar:
+def squared_residual(
+    kernel_self: Float[Array, "*n"], inside: Float[Array, "*n"], ridge: float = RIDGE
+) -> Float[Array, "*n"]:
     """The squared distance of `phi(x)` from the span, with the ridge.
 
     `inside` is the product of the kernel row and the solution. The distance is at least
     the part due to the ridge, and not 0 even if the kernel is 0 at `x`.
     """
-    floor = jnp.maximum(RIDGE * kernel_self, jnp.finfo(inside.dtype).tiny)
-    return jnp.maximum((1 + RIDGE) * kernel_self - inside, floor)
+    floor = jnp.maximum(ridge * kernel_self, jnp.finfo(inside.dtype).tiny)
+    return jnp.maximum((1 + ridge) * kernel_self - inside, floor)
 
 
 class Swap(NamedTuple):
@@ -301,6 +314,7 @@ def plan_swap(
     solution: PerRow,
     kernel_row: PerRow,
     kernel_self: Scalar,
+    ridge: float = RIDGE,
 ) -> Swap:
     """A candidate takes a slot, in which there is a vector if it is `taken`; O(B^2).
 
@@ -319,20 +333,20 @@ def plan_swap(
         jnp.where(taken, column / pivot, unit),
         inverse / pivot,
         jnp.where(at_slot, 1, inverse * (solution[place] / square) - solution),
-        jnp.where(at_slot, (1 + RIDGE) * kernel_self, span.selves),
+        jnp.where(at_slot, (1 + ridge) * kernel_self, span.selves),
     )
     known = jnp.where(at_slot, 0, kernel_row)
     inside, left, square = _platform.dots(
         (kernel_row, solution), (known, others), (others * others, selves)
     )
-    residual = squared_residual(kernel_self, -left)
-    row = bound(others / jnp.sqrt(residual), square / residual)
+    residual = squared_residual(kernel_self, -left, ridge)
+    row = bound(others / jnp.sqrt(residual), square / residual, ridge)
     return Swap(
         slot=slot,
         kernel_row=known,
         kernel_self=kernel_self,
         solution=solution,
-        beyond=squared_residual(kernel_self, inside),
+        beyond=squared_residual(kernel_self, inside, ridge),
         residual=residual,
         column=column,
         inverse=inverse,
@@ -344,7 +358,7 @@ def plan_swap(
     )
 
 
-def swap(span: Span, new: Swap, num_active: Index) -> Span:
+def swap(span: Span, new: Swap, num_active: Index, ridge: float = RIDGE) -> Span:
     """The span with a candidate in a slot; O(B^2).
 
     Two directions of `R` are made orthonormal under `K` again. One is the candidate's,
@@ -368,7 +382,7 @@ def swap(span: Span, new: Swap, num_active: Index) -> Span:
     slots = jnp.arange(new.row.shape[0], dtype=jnp.int32)
     at_slot, entered = slots == new.slot, new.slot != NOWHERE
     gram = set_row_and_column(
-        span.gram, new.slot, new.kernel_row, (1 + RIDGE) * new.kernel_self
+        span.gram, new.slot, new.kernel_row, (1 + ridge) * new.kernel_self
     )
 
     # Step 1. The matrix itself is read and written once, at the end.
@@ -412,7 +426,8 @@ def swap(span: Span, new: Swap, num_active: Index) -> Span:
     shift = jnp.where(at_slot[None], 0, _times(parts, span.root))
     shift = shift + (along[:, 0] + along[:, 2])[:, None] / 2 * z[None]
     corrected = rows - shift
-    shift = bound(corrected, _times(corrected * corrected, new.selves)) - rows
+    lengths = _times(corrected * corrected, new.selves)
+    shift = bound(corrected, lengths, ridge) - rows
     changes = (u, z + shift[0]), (v, shift[1])
 
     # Errors of the others, magnified, may be beyond first order.
@@ -420,7 +435,7 @@ def swap(span: Span, new: Swap, num_active: Index) -> Span:
     square = _times(errors[0], errors[0]) - by_u**2 + (by_u + by_z) ** 2
     again = _sharding.cond(
         square > LARGE**2,
-        lambda: _correct_again(span, new, gram, changes, rows[0] + shift[0]),
+        lambda: _correct_again(span, new, gram, changes, rows[0] + shift[0], ridge),
         lambda: jnp.zeros_like(u),
     )
     root = jnp.where(at_slot[None], 0, span.root)
@@ -434,6 +449,7 @@ def _correct_again(
     gram: PerPair,
     changes: tuple[tuple[PerRow, PerRow], ...],
     row: PerRow,
+    ridge: float,
 ) -> PerRow:
     """Steps 3 to 5 of `swap` for `u` alone, in the root that the changes make.
 
@@ -448,7 +464,7 @@ def _correct_again(
     step = jnp.where(at_slot, 0, _times(error - by_u / 2 * u, span.root))
     step = step + by_u / 2 * u_change + by_v * v_change
     corrected = row - step
-    return bound(corrected, _times(corrected * corrected, new.selves)) - row
+    return bound(corrected, _times(corrected * corrected, new.selves), ridge) - row
 
 
 def add_products(matrix: PerPair, *pairs: tuple[PerRow, PerRow]) -> PerPair:
@@ -463,7 +479,7 @@ def add_products(matrix: PerPair, *pairs: tuple[PerRow, PerRow]) -> PerPair:
 
 
 def bound(
-    z: Float[Array, "*n rows"], squares: Float[Array, "*n"]
+    z: Float[Array, "*n rows"], squares: Float[Array, "*n"], ridge: float = RIDGE
 ) -> Float[Array, "*n rows"]:
     """Coefficients of a vector of length 1, within the bound that the ridge implies.
 
@@ -471,7 +487,7 @@ def bound(
     the sums of `z * z` times that diagonal. If rounding made the kernel matrix
     indefinite, the coefficients would otherwise grow without bound.
     """
-    return z / jnp.sqrt(jnp.maximum(squares * (RIDGE / 2), 1))[..., None]
+    return z / jnp.sqrt(jnp.maximum(squares * (ridge / 2), 1))[..., None]
 
 
 def cosine(new: Swap) -> Scalar:

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple, TypeVar
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Integer, Shaped
 
 from budgetjax import (
@@ -83,11 +84,12 @@ class Round(NamedTuple):
 
     Attributes:
       score: shape `(size, columns)`.
-      variance: shape `(size,)`; None unless it was asked for.
+      variance: shape `(size,)` if all columns have one, else `(size, columns)`; None
+        unless it was asked for.
     """
 
     score: Float[Array, "size columns"]
-    variance: Float[Array, " size"] | None = None
+    variance: Float[Array, "*n_columns"] | None = None
 
 
 class Online(Model, abstract=True):
@@ -129,10 +131,19 @@ class Online(Model, abstract=True):
     def link(self) -> str:
         return losses.traits(self.loss).link
 
-    def variance(self, X: Float[Array, "n features"]) -> Float[Array, " n"]:
-        """The variance of the score of each example."""
-        wanted = "know the variance of its scores, as budgetjax.AROW does"
+    @property
+    def knows_variance(self) -> bool:
+        """Whether it has a `variance`."""
+        return False
+
+    def variance(self, X: Float[Array, "n features"]) -> Float[Array, "*n_columns"]:
+        """The variance of the score of each example, or of each column."""
+        wanted = "know the variance of its scores, as budgetjax.KRLST does"
         raise ArgumentError("state", wanted, _checks.kind_name(self))
+
+    def interval_width(self, level: ArrayLike) -> Float[Array, "*columns"]:
+        """Half of the interval with this share of all targets, in deviations."""
+        return jax.scipy.stats.norm.ppf((1 + jnp.asarray(level, self.dtype)) / 2)
 
     def choose_origin(
         self: Kind, X: Float[Array, "n features"], weights: Float[Array, " n"]
@@ -250,8 +261,6 @@ class State(Online):
         return super()._replace(**parts)
 
     def learn(self, X, y, weights, *, axis=None, variance=False):
-        if variance:
-            return self._learn_each(X, y, weights, axis)
         X = X - self.expansion.origin[None]
         # Rows of weight 0 may be padding of any kind. NaN times 0 would be NaN, also in
         # a derivative, so nothing sees it; its score is NaN. All losses take a target
@@ -261,24 +270,15 @@ class State(Online):
         X = jnp.where(padding, 0, X)
         y = jnp.where(absent.reshape(-1, *(1,) * (y.ndim - 1)), 1, y)
         given = _sharding.vary(self, X, y, weights)
-        state, scores = self.learner.block(*given, axis)
-        scores = jnp.where(padding, jnp.nan, scores)
+        learner = self.learner
+        block = learner.block_with_variances if variance else learner.block
+        state, *told = block(*given, axis)
+        told = [
+            jnp.where(padding if one.ndim > 1 else padding[:, 0], jnp.nan, one)
+            for one in told
+        ]
         # Afterwards, as it then joins the writes of the last edits.
-        return state._rebase_clock(), Round(scores)
-
-    def _learn_each(
-        self: Own, X: Array, y: Array, weights: Array, axis: str | None
-    ) -> tuple[Own, Round]:
-        """The result of `learn` with variances, each of the model of its round."""
-
-        def body(state: Own, example: Any) -> tuple[Own, tuple[Array, Array]]:
-            one = jax.tree.map(lambda value: value[None], example)
-            variance = state.variance(one[0])
-            state, told = state.learn(*one, axis=axis)
-            return state, (told.score[0], variance[0])
-
-        state, told = jax.lax.scan(body, self, (X, y, weights))
-        return state, Round(*told)
+        return state._rebase_clock(), Round(*told)
 
     def scores(self, X):
         own = self.expansion
@@ -329,6 +329,10 @@ class State(Online):
             origin=vectors(old.origin),
         )
         return self._exchange(kernel=kernel, expansion=expansion)
+
+    @property
+    def knows_variance(self) -> bool:
+        return self.learner.knows_variance
 
     def variance(self, X):
         return self.learner.variance(self, X - self.expansion.origin[None])

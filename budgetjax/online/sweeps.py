@@ -121,8 +121,9 @@ def sweep(
     known = _checks.concrete(is_finite)
     if known is not None and not np.all(known):
         i = np.argmin(known).astype(np.int32)
-        why = driver.explain_overflow(_take(new, i), X)
-        raise ArgumentError("every model", "be finite", f"model {i} that is not: {why}")
+        one = _take(new, i)
+        why = f": {driver.explain_overflow(one, X)}" if isinstance(one, State) else ""
+        raise ArgumentError("every model", "be finite", f"model {i} that is not{why}")
     return result
 
 

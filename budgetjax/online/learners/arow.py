@@ -6,12 +6,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from budgetjax import _checks, _platform, _record, _sharding, kernels, losses
+from budgetjax import _checks, _platform, _record, _sharding, losses
 from budgetjax._errors import ArgumentError
 from budgetjax._record import leaf
 from budgetjax._shapes import Index, Label, Number, PerPair, PerRow, Scalar
 from budgetjax.kernels import Kernel
-from budgetjax.online import importance, span, support_set
+from budgetjax.online import covariance, importance, span, support_set
 from budgetjax.online.edits import (
     Edits,
     RankOneUpdate,
@@ -160,14 +160,9 @@ class AROW(Learner):
         # The loss of the mean after the move.
         now = jnp.matmul(kernel_row, model.coefficients, precision="highest")
         loss = jnp.maximum(1 - losses.margin(now, y), 0)
-        root = model.span.root
-        p = jnp.matmul(root, kernel_row, precision="highest")
         # The drift forgets a share of the knowledge, I - S.
         kept = 1 - self.drift
-        s = p - kept * jnp.matmul(model.certainty, p, precision="highest")
-        # Since S <= I, v >= s^T s; rounding can break this when it makes K, and so S,
-        # indefinite.
-        v = jnp.maximum(jnp.dot(p, s, precision="highest"), jnp.dot(s, s))
+        _, s, v = covariance.uncertainty(model.span, model.certainty, kernel_row, kept)
         columns = 1 if score.shape[0] == 1 else 2
         # Figure 1 of AROW: beta_t and alpha_t = loss beta_t.
         # A weight does not take it below the rounding errors of v.
@@ -176,7 +171,7 @@ class AROW(Learner):
         beta = jnp.where(loss > 0, 1 / (columns * v + noise), 0)
         certainty = span.add_products(kept * model.certainty, (beta * s, s))
         step = RankOneUpdate(
-            jnp.matmul(s, root, precision="highest"),
+            jnp.matmul(s, model.span.root, precision="highest"),
             loss * beta * losses.margin_subgradient(now, y),
         )
 
@@ -189,16 +184,9 @@ class AROW(Learner):
 
     def variance(self, state, X):
         """`k(x, x) - p^T (I - S) p`: S within the span of the vectors, I beyond."""
-        expansion, memory = state.expansion, state.memory
-        squares = kernels.squared_norms(X)
-        rows = support_set.kernel_rows(state.kernel, expansion, X, squares)
-        rows = jnp.where(expansion.mask[None], rows, 0)
-        p = jnp.matmul(rows, memory.span.root.T, precision="highest")
-        known = jnp.matmul(p, memory.certainty, precision="highest")
+        p, known, selves = covariance.in_basis(state, X)
         # K has a ridge, so the variance of a vector itself may round to below 0.
-        return jnp.maximum(
-            state.kernel.diag(X, squares) - jnp.sum(known * p, axis=1), 0
-        )
+        return jnp.maximum(selves - jnp.sum(known * p, axis=1), 0)
 
     def with_vectors(self, state, vectors):
         return span.with_vectors(state, vectors)
@@ -373,7 +361,7 @@ def _swap_vector(
     reach = jnp.matmul(model.certainty, new.column, precision="highest") / new.pivot
     square, along = _platform.dots((shares * shares, new.selves), (u, reach))
     lost = jnp.where(slot == NOWHERE, 0, 1 - span.cosine(new))
-    half = lost * (lost * along * u / 2 - reach)
+    half = covariance.without_direction(u, reach, along, lost)
     certainty = span.add_products(model.certainty, (u, half), (half, u))
 
     shares = jnp.where(mask & taken, length * span.bound(shares, square), 0)
