@@ -37,8 +37,7 @@ ADVICE = {
     "texts": ("texts= names columns that hold texts", "--ignore COLUMN leaves it out"),
     "encode": (
         "encode=budgetjax.encoding.fit(X) reads texts and missing values",
-        "train reads missing values where it writes columns as codes: with a metric "
-        "and --gamma scale, or where a column has texts",
+        "--encode auto reads missing values",
     ),
     "header": ("header=False reads", "--no-header reads"),
     "name": ("choose columns with features=", "name it in the first line"),
@@ -395,7 +394,8 @@ def test_a_missing_number_is_told_where_nothing_encodes_it(
         learned_from(bj.stream.read(file, target=target))
     assert told(f"fit_stream: {python}", str(raised.value))
     command = ["train", file, "--model", "new.st", "--learner", "dcd"]
-    result = CliRunner().invoke(command_line, [*command, "--target", target])
+    plain = ["--target", target, "--encode", "no", "--quiet"]
+    result = CliRunner().invoke(command_line, [*command, *plain])
     assert (result.exit_code, result.stdout) == (1, "")
     assert told(f"budgetjax: error: {spoken}\n", result.stderr)
 
