@@ -164,8 +164,8 @@ def average_iterates(state: State) -> State:
     therefore as good as the maintenance: over the second half of a stream, with 100
     vectors on letter, usps, ijcnn1 and checkerboard, it gained 0.7 to 9 points of
     accuracy with `Project`, nothing reliable with `Merge`, and lost up to 15 points
-    with removal (`python benchmarks/accuracy.py`). The result cannot continue to learn
-    from where `state` was: keep both.
+    with removal (`python benchmarks/runner.py accuracy`). The result cannot continue to
+    learn from where `state` was: keep both.
 
     Args:
       state: a state made with `average=`, or stacked states.

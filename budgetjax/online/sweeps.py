@@ -62,8 +62,8 @@ def sweep(
     loop, which is less work: 64 models with budgets of 100 on 5,000 rows of ijcnn1 took
     0.35 (removal) and 0.53 (merging) microseconds of CPU time per model and example in
     turn, 0.94 and 1.48 side by side, and 1.83 and 1.98 in a `jax.vmap` of `run`
-    (`python benchmarks/speed.py --sweep --rows 5000`). Where a loop of your own has
-    many models, `jax.lax.map` is to a CPU what `jax.vmap` is to an accelerator.
+    (`python benchmarks/runner.py speed part=sweep rows=5000`). Where a loop of your own
+    has many models, `jax.lax.map` is to a CPU what `jax.vmap` is to an accelerator.
 
     To use all cores of a CPU, give JAX one device per core before its first use:
     `jax.config.update("jax_num_cpu_devices", cores)`.

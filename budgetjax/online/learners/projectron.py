@@ -58,7 +58,7 @@ class Projectron(Learner):
     projection onto the vectors of y alone, column r that onto those of r;
     :math:`\delta` is the larger of the two distances, and :math:`\nu` the sum of both
     products. This is what the papers compare with; sharing is more accurate where the
-    budget is small (`python benchmarks/papers pegasos_table1`).
+    budget is small (`python benchmarks/runner.py papers/pegasos_table1`).
 
     The kernel may be any positive definite one. Support vectors never leave.
 

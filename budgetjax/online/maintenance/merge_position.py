@@ -4,7 +4,7 @@ The smaller vector `m` is given by `||a_m||^2`, its partner `n` by `||a_n||^2`, 
 by `<a_m, a_n>`, `kappa = k(x_m, x_n)` and `-log kappa`.
 
 All partners are ranked by the loss at two points that need no search; nine Newton steps
-then place the best one. `benchmarks/merging.py` compares this with the alternatives.
+then place the best one.
 """
 
 import functools

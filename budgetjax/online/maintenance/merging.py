@@ -48,8 +48,7 @@ class Merge(Maintenance):
     h that need no search, which nearly always finds the same partner. In the binary
     case only vectors of the same sign are merged, if there is one. With more classes, h
     minimises the loss; equations (18) to (21) weight all classes equally, whatever
-    their coefficients, and lose 47 percent more on average over 2,000 random pairs
-    (both: `python benchmarks/merging.py`).
+    their coefficients, and lose 47 percent more on average over 2,000 random pairs.
 
     Args:
       same_sign: with one column of coefficients, merge vectors of the same sign only.

@@ -123,8 +123,7 @@ class DelayedProject(Maintenance):
     model. `K_RR` has a ridge of 0.001 of its diagonal. The next candidates find a free
     slot. One factorisation of the kernel matrix, O(B^3 + B^2 d), serves all of them,
     and nothing is updated in between: a candidate costs a quarter of the time of
-    `Project` with 500 vectors, and the same time with 100
-    (`python benchmarks/projecting.py --delayed`).
+    `Project` with 500 vectors, and the same time with 100.
 
     References: Wang, Crammer and Vucetic (2010), "Multi-class Pegasos on a budget",
     section 4.2; see https://jmlr.org/papers/volume13/wang12b/wang12b.pdf For
