@@ -418,7 +418,7 @@ LOSSES = {
 OTHERS = {"decision_function", "predict", "probabilities", "save", "slack_of"}
 # The kernel that a state has keeps it as it is; others have tests of their own.
 OTHERS |= {"with_kernel"}
-OTHERS |= {"solve", "support", "variance"}
+OTHERS |= {"predict_interval", "solve", "support", "variance"}
 
 
 def test_every_function_of_a_model_is_known():

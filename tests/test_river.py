@@ -377,7 +377,7 @@ def test_a_safe_margin_never_violates(row):
     state = row.roomy()
     safe = state.learner.no_update_above(state)
     if safe is None:
-        free = bj.SGD, bj.NORMA, bj.Fourier, bj.Nystrom
+        free = bj.SGD, bj.NORMA, bj.Fourier, bj.Nystrom, bj.KRLST
         assert type(row.learner) in free, "its margin alone decides, or it joins these"
         return
 
