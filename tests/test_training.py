@@ -236,6 +236,8 @@ def test_given_classes_are_columns(small):
 
 
 X, Y = rows(60)
+# More targets than there are labels, which are told before the rest is read.
+LONG, NAMES = np.zeros((20_000, 1)), np.arange(20_000).astype(str)
 GAPS = np.where(np.arange(3) > 1, np.nan, X)
 
 
@@ -251,7 +253,9 @@ GAPS = np.where(np.arange(3) > 1, np.nan, X)
         ),
         ([(X, np.ones(60))], {}, "y must have at least 2 classes, got 1.0 in all 60"),
         ([(X, np.full(60, np.nan))], {}, "y must be a label, got nan in row 0"),
-        ([(X, Y), (X, np.ones(60))], {}, "y must be all numbers or all strings"),
+        ([(X, Y), (X, np.ones(60))], {}, "y must be strings, as in the rows before"),
+        ([(LONG, np.arange(2e4))] * 2, {}, "y must be classes, got 20,000 numbers"),
+        ([(LONG, NAMES)], {}, "y must hold at most 10,000 labels, got more"),
         ([(X, Y[:5])], {}, r"batch 0, from row 0 on: X must have shape \(5, d\)"),
         ([(X, Y), (X[:, :2], Y)], {}, "batch 1, .*: X must have 3 columns"),
         (

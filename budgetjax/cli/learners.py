@@ -11,6 +11,7 @@ from budgetjax import _checks, registry
 from budgetjax._errors import ArgumentError
 from budgetjax._record import fields_of
 from budgetjax.cli import options
+from budgetjax.online import defaults
 from budgetjax.online.learner import Learner
 from budgetjax.online.maintenance import strategies
 from budgetjax.solvers.solver import Solver
@@ -52,12 +53,10 @@ def make_learner(training: options.TrainOptions) -> Learner | None:
     name, settings = training.learner, training.settings
     if name is None and not settings:
         return None
-    family = Recipe(regression=training.regression, refit=training.refit).family
-    default = family.before_refit if training.refit else family.without_refit
-    kind = type(default)
+    asked = None if training.regression else 2
+    kind = type(defaults.learner_of(None, asked, refits=training.refit))
     if name is not None:
         kind = registry.learner_classes()[options.python_name(name)]
-        asked = None if training.regression else 2
         if not kind.learns(asked):
             able = [
                 name_of(one)

@@ -107,7 +107,7 @@ def labels(batches: Iterable[object]) -> np.ndarray:
             got = "an iterator, which would be used up"
             raise ArgumentError("batches", "be a source that can be read again", got)
         for y in iterate_targets(batches):
-            text = _check_kind(y, row, text)
+            text = check_kind(y, row, text)
             if y.dtype.kind == "f" and np.any(np.isnan(y)):
                 bad = row + int(np.argmax(np.isnan(y)))
                 raise ArgumentError("y", "be a label", f"nan in row {bad}")
@@ -159,7 +159,7 @@ def regroup(
                 read_rows, names=names, categories=categories, warns=not i
             )
             X, y, weight = check_batch(i, batch, row, width, outputs, read)
-            text = _check_kind(y, row, text)
+            text = check_kind(y, row, text)
             for start in range(0, len(y), rows):
                 part, first = slice(start, start + rows), row + start
                 piece = X[part]
@@ -245,7 +245,7 @@ def check_batch(
     return X, y, np.asarray(weight)
 
 
-def _check_kind(y: np.ndarray, row: int, text: bool | None) -> bool | None:
+def check_kind(y: np.ndarray, row: int, text: bool | None) -> bool | None:
     """Whether targets are text; raises on a mixture; None before the first target."""
     if not len(y):
         return text

@@ -1,7 +1,6 @@
 """The choices of one training, each with one default; see `Recipe`."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import jax
 import numpy as np
@@ -10,7 +9,7 @@ from jaxtyping import Array, Shaped
 
 from budgetjax import _checks, kernels, losses
 from budgetjax._errors import ArgumentError
-from budgetjax._record import Record, fields_of
+from budgetjax._record import Record
 from budgetjax.kernels import Kernel
 from budgetjax.online import defaults
 from budgetjax.online.defaults import Choice, Family, Loss
@@ -244,10 +243,3 @@ def has_one_scale(X: Rows) -> bool:
     (least, most), largest = RAW_RANGE, np.max(deviations)
     is_alike = largest <= ALIKE * np.quantile(deviations, 0.25)
     return bool(is_alike and least <= largest <= most)
-
-
-def is_default(recipe: Recipe, name: str) -> bool:
-    """Whether a choice is its default."""
-    (field,) = (one for one in fields_of(Recipe) if one.name == name)
-    given: Any = getattr(recipe, name)
-    return given is field.default or given == field.default

@@ -1,7 +1,8 @@
 """The first reading of a source: all rows if they are few, and a sample otherwise."""
 
 import dataclasses
-from collections.abc import Iterable, Iterator
+import functools
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -79,6 +80,7 @@ class _Targets:
     found: set[Any] = dataclasses.field(default_factory=set)
     changes: int = 0
     last: Any = None
+    text: bool | None = None
 
     def add(self, y: np.ndarray, row: int) -> None:
         """Counts targets, after checks."""
@@ -95,11 +97,13 @@ class _Targets:
             bad = row + int(np.argmax(np.isnan(y)))
             raise ArgumentError("y", "be a label", f"nan in row {bad}")
         else:
-            listed = y.tolist()
-            self.found.update(listed)
-            if len({type(one) is str for one in self.found}) > 1:
-                got = f"both, from row {row} on"
-                raise ArgumentError("y", "be all numbers or all strings", got)
+            self.text = source.check_kind(y, row, self.text)
+            self.found.update(y.tolist())
+            if len(self.found) > source.MAX_CLASSES:
+                # Before they fill the memory.
+                find_classes(self.found, row + len(y))
+                wanted = f"hold at most {source.MAX_CLASSES:,} labels"
+                raise ArgumentError("y", wanted, "more")
         if len(y):
             self.changes += int(np.count_nonzero(y[1:] != y[:-1]))
             self.changes += int(self.last is not None and self.last != y[0])
@@ -143,7 +147,8 @@ def read_sample(
     kept: list[Part] | None = []
     reservoir, names, rows, table = None, None, 0, None
     with names_errors(source.source_name(batches)):
-        for part in _read_parts(batches, takes_missing):
+        check = functools.partial(_check_numbers, takes_missing)
+        for part in read_parts(batches, check):
             targets.add(part.y, part.first)
             rows += len(part.y)
             names = column_names(part.X) or getattr(batches, "feature_names", None)
@@ -178,14 +183,21 @@ def read_sample(
     return Sample(numbers, y, weights, names, found, labels, rows, targets.changes)
 
 
-def _read_parts(batches: Iterable[object], takes_missing: bool) -> Iterator[Part]:
-    """The rows of weight above 0 of all batches, after checks."""
+def read_parts(
+    batches: Iterable[object],
+    check: Callable[[Any, int, tuple[str, ...] | None], None] | None = None,
+) -> Iterator[Part]:
+    """The rows of weight above 0 of all batches, after checks of shapes and weights.
+
+    `check` sees all rows of a batch, the number of the first, and the names of columns.
+    """
     row, width = 0, None
     for i, batch in enumerate(batches):
         X, y, weight = source.check_batch(i, batch, row, width)
         width, first, row = _width(X), row, row + len(y)
         names = column_names(X) or getattr(batches, "feature_names", None)
-        _check_numbers(X, first, names, takes_missing)
+        if check is not None:
+            check(X, first, names)
         check_weights(weight, np.dtype(np.float32), first)
         present = np.flatnonzero(weight > 0)
         if len(present) < len(y):
@@ -199,7 +211,7 @@ def _width(X: Any) -> int:
 
 
 def _check_numbers(
-    X: Any, row: int, names: tuple[str, ...] | None, takes_missing: bool
+    takes_missing: bool, X: Any, row: int, names: tuple[str, ...] | None
 ) -> None:
     """Raises for numbers that are infinite, or missing, or beyond float32."""
     if isinstance(X, SparseMatrix) or column_names(X):

@@ -16,12 +16,11 @@ from budgetjax.stream.batches import Batches, rows_per_batch
 from budgetjax.stream.fit import Labels, fit_stream
 from budgetjax.stream.model import StreamModel
 from budgetjax.stream.reservoir import default_size
-from budgetjax.tables.columns import take_rows
 from budgetjax.tables.table_model import TableModel
 from budgetjax.training import fit, rows
 from budgetjax.training.recipe import Recipe
 from budgetjax.training.rows import Data
-from budgetjax.training.sample import Sample, read_sample
+from budgetjax.training.sample import Sample, read_parts, read_sample
 from budgetjax.training.targets import centre_targets
 
 # The least points of the learning curve of a source that is long enough for so many
@@ -225,16 +224,9 @@ def _as_batches(
 
 def _read(batches: Iterable[object]) -> Iterator[tuple[Any, np.ndarray, np.ndarray]]:
     """The rows of weight above 0, and their weights."""
-    row = 0
     with names_errors(source.source_name(batches)):
-        for i, batch in enumerate(batches):
-            X, y, weight = source.check_batch(i, batch, row, None)
-            row += len(y)
-            present = np.flatnonzero(weight > 0)
-            if len(present) < len(y):
-                X, y, weight = take_rows(X, present), y[present], weight[present]
-            if len(present):
-                yield X, y, weight
+        for X, y, weight, _ in read_parts(batches):
+            yield X, y, weight
 
 
 def _refit(
