@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from budgetjax import _checks, _rows
+from budgetjax import _checks, _rows, _threads
 from budgetjax._errors import names_errors
 from budgetjax.tables import categories, encoding
 from budgetjax.tables.columns import column_names, find_column
@@ -115,5 +115,6 @@ def fit_encoding(
     lines = Lines.of(codes.column, codes.low, codes.high)
     most = min(DIRECTIONS_OF, max(1, NUMBERS // codes.num_codes))
     some = codes.apply(rows[:: -(-n // most)], np.float64)
-    found = start_map(lines, some, rank or rank_of(budget))
+    with _threads.one_thread():
+        found = start_map(lines, some, rank or rank_of(budget))
     return codes._replace(map=found.astype(np.float32))

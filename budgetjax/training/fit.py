@@ -9,7 +9,7 @@ import jax
 import numpy as np
 from jaxtyping import Float, Int
 
-from budgetjax import _checks, _counters, _progress, losses
+from budgetjax import _checks, _counters, _progress, _threads, losses
 from budgetjax._record import fields_of
 from budgetjax.kernels import Mapped
 from budgetjax.online import driver
@@ -356,21 +356,11 @@ def start_recipe_refit(
 @contextlib.contextmanager
 def refitting(progress: bool) -> Iterator[Callable[[str], object]]:
     """A progress bar of a refit."""
-    with one_thread(), _progress.progress_bar("refit", progress, "passes") as report:
+    with (
+        _threads.one_thread(),
+        _progress.progress_bar("refit", progress, "passes") as report,
+    ):
         yield report
-
-
-def one_thread() -> contextlib.AbstractContextManager:
-    """A context in which NumPy's factorisations take one thread, where that is known.
-
-    Waiting threads make small ones ten times slower on a busy machine; XLA computes the
-    large products.
-    """
-    try:
-        import threadpoolctl
-    except ImportError:
-        return contextlib.nullcontext()
-    return threadpoolctl.threadpool_limits(1, user_api="blas")
 
 
 def find_best(drafts: Sequence[Draft | None]) -> int:
