@@ -261,7 +261,8 @@ def ridge(X: np.ndarray, y: np.ndarray) -> Row:
         (1 / 64, 1 / 8, 1 / 2, 2), (1, 0.1, 0.01, 1e-4)
     ):
         kernel = bj.RBF(gamma / X.shape[1])
-        inner = np.asarray(kernel.gram(X[:rows], X[:rows]), float) + noise * np.eye(rows)
+        inner = np.asarray(kernel.gram(X[:rows], X[:rows]), float)
+        inner += noise * np.eye(rows)
         weights = np.linalg.solve(inner, y[:rows])
         mean = np.asarray(kernel.gram(X, X[:rows]), float) @ weights
         found.append(float(np.sqrt(np.mean((y - mean)[rows:] ** 2))))
