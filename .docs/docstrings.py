@@ -14,17 +14,13 @@ TITLE = re.compile(
 # One reference begins where another has ended, with a sentence or an address.
 REFERENCES = re.compile(r"(?<=^References:\n)(?:(?: +.*)?\n|\Z)+", re.M)
 ENDED = re.compile(r"(\.|://\S+)\n(?= +[A-Z])")
-EXAMPLE = re.compile(r"^Example:\n((?: +.+(?:\n|\Z))+)", re.M)
 # What declares a field of a record, by its keyword `default`.
 FIELDS = ("leaf", "static")
-# What the examples call by a short name; the tests import these too.
-SHORT = {"bj": "budgetjax as bj", "jnp": "jax.numpy as jnp", "np": "numpy as np"}
 
 
 def as_markdown(text: str) -> str:
     """A docstring as its parser and Markdown understand it."""
-    text = text.replace(r"\arg\max", r"\text{arg}\max")
-    text = MATH_BLOCK.sub(lambda found: f"\\[{' '.join(found[1].split())}\\]", text)
+    text = MATH_BLOCK.sub(_block, text)
     # What goes on in an item of a list is indented by four spaces in Markdown.
     text = re.sub(r"^   (?=\S)", "    ", text, flags=re.M)
     text = re.sub(r"(\n\n(?: {4}.*\n)+)(?=\d\. )", r"\1\n", text)
@@ -32,18 +28,19 @@ def as_markdown(text: str) -> str:
     text = SHARED.sub(r"\1 ", text)
     text = TITLE.sub(r"**\1**", text)
     text = REFERENCES.sub(lambda found: ENDED.sub(r"\1\n\n", found[0]), text)
-    return EXAMPLE.sub(_with_imports, text)
+    return re.sub("^Example:$", "Examples:", text, flags=re.M)
 
 
-def _with_imports(found: re.Match[str]) -> str:
-    """An example after the imports of its short names, so that it runs as it stands."""
-    needed = [SHORT[name] for name in SHORT if re.search(rf"\b{name}\.", found[1])]
-    line = f"  >>> import {', '.join(needed)}\n" if needed else ""
-    return f"Examples:\n{line}{found[1]}"
+def _block(found: re.Match[str]) -> str:
+    """A formula of its own, whose lines are aligned as Sphinx aligns them."""
+    formula = " ".join(found[1].split())
+    if r"\\" in formula:
+        formula = rf"\begin{{aligned}} {formula} \end{{aligned}}"
+    return rf"\[{formula}\]"
 
 
 class Docstrings(griffe.Extension):
-    """Reads the docstrings, and the arguments of what is public."""
+    """Reads the docstrings, and the arguments of records, which are their fields."""
 
     def on_object(self, *, obj: griffe.Object, **_) -> None:
         if obj.docstring:
@@ -56,13 +53,6 @@ class Docstrings(griffe.Extension):
             target = pkg["public"][name].final_target
             if target.is_class and _has_fields(target):
                 target.set_member("__init__", _init(target))
-        for member in _members(pkg):
-            if member.is_attribute:
-                member.annotation = _type(member.annotation)
-            elif member.is_function:
-                member.returns = _type(member.returns)
-                for parameter in member.parameters:
-                    _simplify(parameter, member)
 
 
 def _has_fields(one: griffe.Class) -> bool:
@@ -82,7 +72,7 @@ def _init(one: griffe.Class) -> griffe.Function:
     given = [
         griffe.Parameter(
             name,
-            default=value,
+            default=_keyword(value, "default") if _is_field(value) else value,
             kind=kinds.keyword_only
             if _keyword(value, "kw_only")
             else kinds.positional_or_keyword,
@@ -94,34 +84,13 @@ def _init(one: griffe.Class) -> griffe.Function:
     return griffe.Function("__init__", parameters=griffe.Parameters(*given), parent=one)
 
 
+def _is_field(value) -> bool:
+    return isinstance(value, griffe.ExprCall) and str(value.function) in FIELDS
+
+
 def _keyword(value, name: str):
     """An argument of what declares a field, or nothing."""
-    if not (isinstance(value, griffe.ExprCall) and str(value.function) in FIELDS):
+    if not _is_field(value):
         return None
     keywords = [a for a in value.arguments if isinstance(a, griffe.ExprKeyword)]
     return {keyword.name: keyword.value for keyword in keywords}.get(name)
-
-
-def _members(parent: griffe.Object):
-    for member in parent.members.values():
-        if not member.is_alias:
-            yield member
-            yield from _members(member)
-
-
-def _type(annotation):
-    """Nothing where any type will do."""
-    return None if str(annotation) == "Any" else annotation
-
-
-def _simplify(parameter: griffe.Parameter, function: griffe.Function) -> None:
-    """A constant's value in place of its name."""
-    parameter.annotation = _type(parameter.annotation)
-    default = parameter.default
-    if isinstance(default, griffe.ExprCall) and str(default.function) in FIELDS:
-        default = parameter.default = _keyword(default, "default")
-    if isinstance(default, griffe.ExprName):
-        constant = function.module.members.get(default.name)
-        # A module, such as `numpy`, has no value.
-        if isinstance(constant, griffe.Attribute):
-            parameter.default = constant.value

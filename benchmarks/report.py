@@ -4,10 +4,13 @@
     python benchmarks/report.py --check
 
 `tables.toml` says which tables there are, and explains how. A table stands between
-`<!-- table: NAME -->` and `<!-- end -->`, and below it when, on what and of which
-version its rows were measured. With `--check` nothing is written: it fails where a page
-says something else than the rows, where a row has no commit, and where a row is older
-than the code that it measures, unless the line below the table says so.
+`<!-- table: NAME -->` and `<!-- end -->`. The line below it names its results, and says
+whether they are older than the code that they measure; between `<!-- rows -->` and
+`<!-- end -->` stands when and where the rows of a page were measured. Pictures are
+drawn again where their rows have changed. With `--check` nothing is written: it fails
+where a page says something else than the rows, where a row has no commit, where a row
+is older than the code that it measures, unless the line below the table says so, and
+where a picture is missing, is too large or shows other rows.
 """
 
 import argparse
@@ -23,14 +26,16 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+import pictures
 import runner
 from runner import RESULTS, ROOT, Row
 
 HERE = Path(__file__).resolve().parent
-# Rows of papers, which have no commit.
-PUBLISHED = "published"
+# What papers say: nothing was measured, and rows have no commit.
+OF_PAPERS = ("published", "claims")
 EARLIER = "earlier code"
 MARKED = re.compile(r"<!-- table: ([\w-]+) -->\n(.*?)<!-- end -->\n", re.DOTALL)
+ABOUT = re.compile(r"<!-- rows -->\n(.*?)<!-- end -->\n", re.DOTALL)
 # What is no field of rows.
 OWN = ("file", "cell", "reduce", "note", "by")
 
@@ -233,9 +238,19 @@ def cells_of(table: Row) -> tuple[list[list[str]], list[tuple[str, Row]]]:
         # Of the columns, the first has names.
         if not any(texts):
             raise LookupError(f"table {table['name']}: nothing for {name!r}")
+    if "ours" in table:
+        lines[1:] = sorted(lines[1:], key=lambda line: -behind(line, table))
     if "lower" in table:
-        lines += ranks(lines, set(table["lower"]))
+        lines[1:1] = ranks(lines, set(table["lower"]))
     return lines, used
+
+
+def behind(line: list[str], table: Row) -> float:
+    """Our least error over that of the others, whose columns follow ours."""
+    is_error = line[0] in table["lower"]
+    errors = [x if is_error else 100 - x for x in map(number, line[1:])]
+    ours, others = errors[: table["ours"]], errors[table["ours"] :]
+    return min(ours) / max(min(others), 0.01)
 
 
 def minus(ours: str, theirs: str) -> str:
@@ -312,42 +327,51 @@ def days(dates: list[str]) -> str:
     return f"{first.day} {first:%B %Y} to {until}"
 
 
+def measured(used: list[tuple[str, Row]]) -> list[tuple[str, Row]]:
+    """The rows that are ours, with their files."""
+    return [(file, row) for file, row in used if file not in OF_PAPERS]
+
+
 def caption(used: list[tuple[str, Row]]) -> str:
-    """Where the rows of a table come from, when and of what they were measured."""
-    measured = [(file, row) for file, row in used if file != PUBLISHED]
-    if not measured:
-        return ""
-    files = list(dict.fromkeys(file.removesuffix("_summary") for file, _ in measured))
-    rows = [row for _, row in measured]
-    said = [
-        ", ".join(f"`{file}`" for file in files),
-        days([row["date"] for row in rows]),
-    ]
-    jax = {
-        found[1] for row in rows if (found := re.search(r"jax (\d+\.\d+)", str(row)))
-    }
-    said += (
-        [f"JAX {' and '.join(sorted(jax, key=lambda v: int(v[2:])))}"] if jax else []
-    )
-    makers = sorted({row["processor"].split("(")[0].split()[0] for row in rows})
-    said.append(" and ".join(makers))
-    old = any(row.get("dirty") or is_old(file, row["commit"]) for file, row in measured)
-    if old:
+    """The results of a table, and whether they are older than their code."""
+    files = [file.removesuffix("_summary") for file, _ in used]
+    said = [", ".join(f"`{file}`" for file in dict.fromkeys(files))]
+    old = (row.get("dirty") or is_old(file, row["commit"]) for file, row in used)
+    if any(old):
         said.append(EARLIER)
     return f"*{'; '.join(said)}*"
+
+
+def about(used: list[tuple[str, Row]]) -> str:
+    """When and where the rows of a page were measured."""
+    rows = [row for _, row in used]
+    found = (re.search(r"jax (\d+\.\d+)", str(row)) for row in rows)
+    jax = sorted({one[1] for one in found if one}, key=lambda v: int(v[2:]))
+    makers = sorted({row["processor"].split("(")[0].split()[0] for row in rows})
+    return (
+        f"*Rows of {days([row['date'] for row in rows])}; JAX {' and '.join(jax)}; "
+        f"{' and '.join(makers)}.*\n"
+    )
 
 
 def written(table: Row) -> str:
     """A table in Markdown, with the line below it."""
     (head, *body), used = cells_of(table)
-    rule = ["---"] * len(head)
+    columns = list(zip(*body, strict=True))
+    rule = ["---", *("---:" if are_numbers(of) else "---" for of in columns[1:])]
     lines = [
         f"| {' | '.join(cell.strip() for cell in line)} |"
         for line in (head, rule, *body)
     ]
     lines = [re.sub(r"\|  (?=\|)", "| ", line) for line in lines]
-    below = caption(used)
-    return "\n".join(["", *lines, "", *([below, ""] if below else [])]) + "\n"
+    if ours := measured(used):
+        lines += ["", caption(ours)]
+    return "\n".join(["", *lines, "", ""])
+
+
+def are_numbers(cells: tuple[str, ...]) -> bool:
+    """Whether these are numbers, with little beside them, which are aligned."""
+    return all(re.fullmatch(r"([-+]?\d.{0,20})?", cell) for cell in cells)
 
 
 def without_commit() -> list[str]:
@@ -355,7 +379,7 @@ def without_commit() -> list[str]:
     names = (
         path.relative_to(RESULTS).with_suffix("") for path in RESULTS.rglob("*.csv")
     )
-    names = sorted({name.as_posix() for name in names} - {PUBLISHED})
+    names = sorted({name.as_posix() for name in names}.difference(OF_PAPERS))
     return [
         f"{name}.csv: a row has no commit or no date"
         for name in names
@@ -376,7 +400,12 @@ def page(name: str) -> tuple[str, str, list[str]]:
             return match[0]
         return f"<!-- table: {match[1]} -->\n{written(tables[match[1]])}<!-- end -->\n"
 
-    return text, MARKED.sub(new, text), wrong
+    right = MARKED.sub(new, text)
+    if ABOUT.search(right):
+        used = [row for one in tables.values() for row in cells_of(one)[1]]
+        said = about(measured(used))
+        right = ABOUT.sub(lambda _: f"<!-- rows -->\n{said}<!-- end -->\n", right)
+    return text, right, wrong
 
 
 def same(line: str, other: str) -> bool:
@@ -395,6 +424,16 @@ def differences(name: str, text: str | None = None) -> list[str]:
     return wrong + [f"{name}: {a!r}, not {b!r}" for a, b in apart[:20]]
 
 
+def unseen() -> list[str]:
+    """Pictures that no page shows, and those that nothing draws."""
+    texts = "".join((ROOT / name).read_text("utf-8") for name in pages())
+    shown = {*re.findall(r"\]\((?:benchmarks/)?(results/[\w/]+\.png)\)", texts)}
+    every = [path for task in pictures.DRAWN for path in pictures.paths(task)]
+    drawn = {path.relative_to(HERE).as_posix() for path in every}
+    wrong = [f"{path}: no page shows it" for path in sorted(drawn - shown)]
+    return wrong + [f"{path}: nothing draws it" for path in sorted(shown - drawn)]
+
+
 def pages() -> list[str]:
     return list(dict.fromkeys(one["page"] for one in described()["table"]))
 
@@ -405,7 +444,12 @@ def main() -> None:
     )
     parser.add_argument("--check", action="store_true", help="write nothing")
     given = parser.parse_args()
-    wrong = without_commit()
+    wrong = without_commit() + unseen()
+    for task in pictures.stale():
+        if given.check:
+            wrong.append(f"{task}: its pictures do not show its rows")
+        else:
+            pictures.draw(task)
     for name in pages():
         if given.check:
             wrong += differences(name)

@@ -12,8 +12,8 @@ cases; some, such as the slowest rivals, run only where a field names them, and 
 tasks take values of their own (`given`). A value that has commas in it is given alone.
 
 A module may also have `prepare`, which is called first, `KEEPS_PROGRAMS`, if cases of
-one shape share what was compiled, `summarise`, whose rows go to `NAME_summary.csv`, and
-`draw`, which writes `NAME.png`.
+one shape share what was compiled, and `summarise`, whose rows go to `NAME_summary.csv`.
+`draw` is called by `report.py`.
 """
 
 import argparse
@@ -315,13 +315,11 @@ def main() -> None:
 
 
 def finish(module: Any, output: Path) -> None:
-    """Writes the summary and the figure of a file, if its task has any."""
+    """Writes the summary of a file, if its task has one."""
     if summarise := getattr(module, "summarise", None):
         rows = list(summarise(read(output)))
         write(rows, output.with_name(f"{output.stem}_summary.csv"))
         show(rows)
-    if draw := getattr(module, "draw", None):
-        draw(read(output), output.with_suffix(".png"))
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ BENCHMARKS = ROOT / "benchmarks"
 if str(BENCHMARKS) not in sys.path:
     sys.path.append(str(BENCHMARKS))
 
+import pictures  # noqa: E402
 import report  # noqa: E402
 import runner  # noqa: E402
 from runner import Case  # noqa: E402
@@ -56,7 +57,7 @@ def test_a_row_without_a_commit_is_found(monkeypatch):
 
 
 def test_a_cell_that_was_changed_is_found():
-    page = "benchmarks/README.md"
+    page = "benchmarks/accuracy.md"
     text = (ROOT / page).read_text()
     assert report.differences(page, text) == []
     changed = re.sub(r"(?m)^(\| letter .*)9(.*\|)$", r"\g<1>8\2", text, count=1)
@@ -67,14 +68,23 @@ def test_a_cell_that_was_changed_is_found():
 @pytest.mark.parametrize("old", [True, False])
 def test_a_table_says_whether_its_code_has_changed(monkeypatch, old):
     monkeypatch.setattr(report, "is_old", lambda file, commit: old)
-    row = {"commit": "1", "date": "2026-11-28", "processor": "AMD EPYC"}
-    said = report.caption([("tables", row | {"versions": "jax 0.12.0"})])
-    assert (
-        said == f"*`tables`; 28 November 2026; JAX 0.12; AMD{'; earlier code' * old}*"
-    )
+    row = {"commit": "1"}
+    used = [("tables", row), ("growth_summary", row)]
+    assert report.caption(used) == f"*`tables`, `growth`{'; earlier code' * old}*"
     # Nor are rows of a commit whose code was changed.
     said = report.caption([("tables", row | {"dirty": True})])
     assert said.endswith("; earlier code*")
+
+
+def test_a_page_says_when_and_where_its_rows_were_measured():
+    of = [("2026-11-28", "0.12.0", "AMD EPYC"), ("2026-11-03", "0.9.1", "Intel(R)")]
+    rows = [
+        {"date": date, "versions": f"jax {jax}", "processor": processor}
+        for date, jax, processor in of
+    ]
+    assert report.about([("tables", row) for row in rows]) == (
+        "*Rows of 3 to 28 November 2026; JAX 0.9 and 0.12; AMD and Intel.*\n"
+    )
 
 
 def test_code_that_changed_is_newer_than_its_rows(tmp_path, monkeypatch):
@@ -122,9 +132,9 @@ def test_cells():
 
 
 def test_a_line_and_a_column_need_rows():
-    table = next(one for one in report.described()["table"] if one["name"] == "devices")
-    for changed in ({"rows": {"devices": [1, 7]}}, {"columns": {"a": "{b}"}}):
-        with pytest.raises(LookupError, match="table devices: nothing for"):
+    table = next(one for one in report.described()["table"] if one["name"] == "files")
+    for changed in ({"rows": {"a": {"from": "b"}}}, {"columns": {"a": "{b}"}}):
+        with pytest.raises(LookupError, match="table files: nothing for"):
             report.cells_of(table | changed)
 
 
@@ -135,12 +145,60 @@ def test_ranks_share_places():
     assert best == ["best on", "1", "0", "0"]
 
 
+def test_lines_where_others_are_ahead_come_first():
+    table = {"ours": 2, "lower": ["down"]}
+    lines = [["up", "90", "95", "99"], ["down", "0.2", "0.1", "0.3"]]
+    assert [report.behind(line, table) for line in lines] == pytest.approx([5, 1 / 3])
+    whole = next(one for one in report.described()["table"] if one["name"] == "tables")
+    lines = report.cells_of(whole)[0][3:]
+    ratios = [report.behind(line, whole) for line in lines]
+    assert ratios == sorted(ratios, reverse=True)
+    assert len(ratios) > 20
+
+
+def test_pictures_show_the_rows():
+    """`python benchmarks/report.py` draws them."""
+    assert pictures.stale() == []
+    assert report.unseen() == []
+
+
+def test_a_picture_of_other_rows_is_found_and_drawn(tmp_path, monkeypatch):
+    monkeypatch.setattr(pictures, "RESULTS", tmp_path)
+    monkeypatch.setattr(pictures, "DRAWN", {"model_size": ("model_size",)})
+    rows = runner.read(runner.RESULTS / "model_size.csv")
+    runner.write(rows, tmp_path / "model_size.csv")
+    assert pictures.stale() == ["model_size"]
+    pictures.draw("model_size")
+    assert pictures.stale() == []
+    runner.write(rows[1:], tmp_path / "model_size.csv")
+    assert pictures.stale() == ["model_size"]
+    pictures.draw("model_size")
+    monkeypatch.setattr(pictures, "LARGEST", 1000)
+    assert pictures.stale() == ["model_size"]
+
+
+def test_claims_name_results_and_tests_that_are_there():
+    claims = runner.read(runner.RESULTS / "claims.csv")
+    assert len(claims) == 67
+    assert {claim["holds"] for claim in claims} == {"yes", "in part", "no"}
+    tests = "".join(path.read_text() for path in (ROOT / "tests").glob("*.py"))
+    names = re.findall(r"^ *def (\w+)", tests, re.MULTILINE)
+    for claim in claims:
+        named = re.findall(r"`([\w/.]+)`", claim["by"])
+        assert named, claim
+        for name in named:
+            there = name in names or (ROOT / name).exists()
+            assert there or (runner.RESULTS / f"{name}.csv").exists(), name
+
+
 @pytest.mark.parametrize("task", TASKS)
 def test_every_task_has_cases_of_its_own(task):
     pytest.importorskip(NEEDS.get(task, "numpy"))
     if task.startswith("tasks/river"):
         pytest.importorskip("river")
-    keys = [tuple(sorted(case.key.items())) for case in module_of(task).cases()]
+    module = module_of(task)
+    assert hasattr(module, "draw") == (task.removeprefix("tasks/") in pictures.DRAWN)
+    keys = [tuple(sorted(case.key.items())) for case in module.cases()]
     assert keys
     assert len(keys) == len(set(keys))
 
@@ -161,12 +219,13 @@ def test_summaries_are_those_of_their_rows():
                 n: of for n, of in words.items() if of not in (None, "")
             }
         found += 1
-    assert found == 4
+    assert found == 3
 
 
 def test_pages_name_tasks_and_results_that_are_there():
     pages = [*ROOT.glob("*.md"), *(ROOT / "examples").glob("*.md")]
     pages += [*BENCHMARKS.glob("*.md"), ROOT / ".github" / "CONTRIBUTING.md"]
+    pages += [runner.RESULTS / "claims.csv"]
     text = " ".join(" ".join(path.read_text().split()) for path in pages)
     commands = re.findall(r"`python benchmarks/runner\.py ([\w/]+)", text)
     scripts = re.findall(r"`python benchmarks/(\w+\.py)", text)

@@ -124,7 +124,7 @@ def modules():
 @pytest.mark.slow
 @pytest.mark.parametrize("name", list(modules()))
 def test_examples_in_docstrings_run(name, monkeypatch):
-    """After the imports that the documentation shows above each."""
+    """After the imports that the reference names."""
     # What an example registers is for this test alone.
     monkeypatch.setattr(formats, "FORMATS", dict(formats.FORMATS))
     for package in (online, solvers):

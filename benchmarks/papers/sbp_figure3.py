@@ -30,6 +30,8 @@ TITLES = {"reuters_moneyfx": "Reuters", "a9a": "Adult", "mnist": "MNIST, 8 vs. r
 LIMITS = {"reuters_moneyfx": (2, 8), "a9a": (14, 26), "mnist": (0, 11)}
 PENALTY, TOLERANCE, PASSES = 1.0, 1e-2, 300
 PAIRS = tuple(2**i for i in range(11))
+# Of training.
+ROWS = {"reuters_moneyfx": 7770, "a9a": 32_561, "mnist": 60_000}
 
 
 def measured(name: str, pairs: int, run: int) -> dict[str, Any]:
@@ -83,7 +85,7 @@ def draw(rows: list[Row], path: Path) -> None:
             layout="constrained",
         )  # fmt: skip
         for panel, name in zip(panels[0], names, strict=True):
-            n = len(two_classes(name, SETTINGS[name][0])[1])
+            n = ROWS[name]
             changes = np.geomspace(4, 2 * n, 60)
             for method, style in (("SBP", "-"), ("SBP as written", "--")):
                 error = 100 * of_sbp(name, method, changes)

@@ -25,16 +25,20 @@ from runner import Case, Row, given
 
 TUNING_ROWS, MANY_ROWS, ORDERS = 20_000, 200_000, 3
 BUDGETS = (100, 500)
-SHOWN = (
-    "Pegasos, remove random",
-    "Pegasos, merge",
-    "AROW",
-    "Pegasos, merge, refit",
-    "Pegasos, merge, refit, vectors moved",
-    "Pegasos, merge, metric",
-    "scikit-learn Nystroem, LinearSVC",
-)
-FULL = "scikit-learn SVC"
+SHOWN = {
+    "Pegasos, remove random": "removal at random",
+    "Pegasos, merge": "merging",
+    "AROW": "AROW",
+    "Pegasos, merge, refit": "refit",
+    "Pegasos, merge, refit, vectors moved": "refit that moves the vectors",
+    "Pegasos, merge, metric": "refit with a metric",
+    "scikit-learn Nystroem, LinearSVC": "Nystroem, LinearSVC",
+}
+# Methods without a budget, and their lines.
+FULL = {
+    "scikit-learn SVC": ("SVC on all rows", ":"),
+    "scikit-learn HistGradientBoosting": ("HistGradientBoosting", "--"),
+}
 TICKS = (0.2, 0.5, 1, 2, 5, 10, 15, 20, 30, 50)
 # Panels side by side, and methods with several budgets that are worth one.
 PANELS, ENOUGH = 3, 4
@@ -115,7 +119,7 @@ def cases() -> Iterator[Case]:
 
 
 def draw(rows: list[Row], path: Path) -> None:
-    """Errors of last iterates against the budget, with the whole SVM as a line."""
+    """Errors of last iterates against the budget; the whole SVM and trees are lines."""
     drawn: dict[str, dict[str, list]] = {}
     for row in rows:
         if row["model"] == "last" and row["method"] in SHOWN:
@@ -127,7 +131,7 @@ def draw(rows: list[Row], path: Path) -> None:
             del drawn[name]
     if not drawn:
         return
-    full = {row["data"]: row for row in rows if row["method"] == FULL}
+    full = {(row["data"], row["method"]): 100 - row["accuracy %"] for row in rows}
     height = -(-len(drawn) // PANELS)
     figure = Figure(figsize=(3.6 * PANELS, 3 * height + 0.8), layout="constrained")
     panels = figure.subplots(height, PANELS, squeeze=False)
@@ -140,13 +144,14 @@ def draw(rows: list[Row], path: Path) -> None:
                 [row["B"] for row in line],
                 [100 - row["accuracy %"] for row in line],
                 [row.get("deviation", 0) for row in line],
-                color=f"C{SHOWN.index(label)}",
+                color=f"C{list(SHOWN).index(label)}",
                 marker=".",
                 capsize=2,
             )
-        if name in full:
-            error = 100 - full[name]["accuracy %"]
-            legend[FULL] = panel.axhline(error, color="black", linestyle=":")
+        for label, (_, dashes) in FULL.items():
+            if (name, label) in full:
+                error = full[name, label]
+                legend[label] = panel.axhline(error, color="black", linestyle=dashes)
         budgets = sorted({row["B"] for line in lines.values() for row in line})
         panel.set(title=name, xlabel="budget", xscale="log", yscale="log")
         panel.set_xticks(budgets, budgets)
@@ -156,10 +161,11 @@ def draw(rows: list[Row], path: Path) -> None:
         panel.yaxis.set_major_formatter("{x:g}")
     for panel in panels[:, 0]:
         panel.set_ylabel("test error, %")
-    order = [label for label in (*SHOWN, FULL) if label in legend]
+    names = SHOWN | {label: name for label, (name, _) in FULL.items()}
+    order = [label for label in names if label in legend]
     figure.legend(
         [legend[label] for label in order],
-        order,
+        [names[label] for label in order],
         loc="outside lower center",
         ncols=3,
         frameon=False,

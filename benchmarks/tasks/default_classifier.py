@@ -6,9 +6,8 @@ penalty. Features are standardised. Seconds are processor seconds of all threads
 second `fit`, which compiles nothing, with one thread for BLAS: the median of several
 fits, taken in turn.
 
-Other tables have one budget: "shifted" moves the data away from 0 by several standard
-deviations; "outliers" sets one value in every hundredth training row to 100
-deviations; "order" feeds the training rows to `partial_fit` in sorted orders.
+Another table has one budget: "order" feeds the training rows to `partial_fit` in
+sorted orders.
 """
 
 import functools
@@ -16,11 +15,14 @@ import os
 import statistics
 import warnings
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
+import matplotlib
 import numpy as np
 import threadpoolctl
 from data import shuffled
+from matplotlib.figure import Figure
 from runner import Case, Row, given
 from sklearn.cluster import MiniBatchKMeans
 from sklearn.exceptions import ConvergenceWarning
@@ -36,6 +38,13 @@ DATA = (
     *("pendigits", "satimage", "usps", "letter", "shuttle", "ijcnn1"),
     *("checkerboard", "a9a", "covtype-100k"),
 )
+# What the picture shows.
+SHOWN = {
+    "default": "default classifier",
+    "coefficients alone": "without a metric",
+    "Nystroem, LinearSVC": "Nystroem, LinearSVC",
+}
+TICKS = (0.3, 1, 3, 10, 30, 100, 300)
 PENALTY = 10.0
 # Rows per call of a stream, and fits that take turns.
 PART, FITS = 500, 3
@@ -91,39 +100,6 @@ def budgets(name: str, budget: int, fits: int) -> Iterator[dict[str, Any]]:
     yield row
 
 
-def shifted(name: str, budget: int, _: int) -> Iterator[dict[str, Any]]:
-    """The accuracy far from 0."""
-    data = shuffled(name)
-    for away in (0, 1e2, 1e4, 1e6):
-        moved = data._replace(X_train=data.X_train + away, X_test=data.X_test + away)
-        X, y = moved.X_train, moved.y_train
-        whole = BudgetedKernelClassifier(budget, random_state=0).fit(X, y)
-        yield {
-            "moved by": away,
-            "fit %": accuracy(whole, moved),
-            "partial_fit %": accuracy(by_parts(budget, X, y), moved),
-        }
-
-
-def outliers(name: str, budget: int, _: int) -> Iterator[dict[str, Any]]:
-    """The accuracy where one row in a hundred has an outlying value."""
-    data = shuffled(name)
-    spoilt = data.X_train.copy()
-    rows = np.arange(0, len(spoilt), 100)
-    columns = np.random.default_rng(0).integers(spoilt.shape[1], size=len(rows))
-    spoilt[rows, columns] = 100
-    for shown, X in (("no", data.X_train), ("yes", spoilt)):
-        fit = BudgetedKernelClassifier(budget, random_state=0).fit(X, data.y_train)
-        variance = BudgetedKernelClassifier(
-            budget, gamma=1 / float(np.sum(np.var(X, axis=0))), random_state=0
-        ).fit(X, data.y_train)
-        yield {
-            "outliers": shown,
-            "default %": accuracy(fit, data),
-            "gamma of the variance %": accuracy(variance, data),
-        }
-
-
 def by_parts(budget: int, X, y, **given: Any) -> Any:
     """The classifier after a stream of several calls."""
     model = BudgetedKernelClassifier(budget, random_state=0, **given)
@@ -176,6 +152,41 @@ def order(name: str, budget: int, _: int) -> Iterator[dict[str, Any]]:
         }
 
 
+def draw(rows: list[Row], path: Path) -> None:
+    """Accuracy against seconds: a panel for each set, from 100 to 500 vectors."""
+    known = [row for row in rows if row["table"] == "budgets" and row["B"] <= 500]
+    names = [name for name in DATA if sum(row["data"] == name for row in known) > 1]
+    with matplotlib.rc_context(bj.plots.STYLE):
+        figure = Figure(figsize=(9, 4.6), layout="constrained")
+        panels = figure.subplots(2, -(-len(names) // 2), squeeze=False)
+        for panel in panels.flat[len(names) :]:
+            panel.remove()
+        for panel, name in zip(panels.flat, names, strict=False):
+            own = [row for row in known if row["data"] == name]
+            for color, (model, label) in zip(
+                bj.plots.COLORS, SHOWN.items(), strict=False
+            ):
+                line = [
+                    [row[f"{model} {of}"] for row in own] for of in ("seconds", "%")
+                ]
+                panel.plot(*line, "-", color=color, label=label)
+                for row, size in zip(own, (3, 7), strict=True):
+                    at = row[f"{model} seconds"], row[f"{model} %"]
+                    panel.plot(*at, "o", color=color, markersize=size)
+            panel.set(title=name, xscale="log")
+            low, high = panel.get_xlim()
+            panel.set_xticks([tick for tick in TICKS if low <= tick <= high])
+            panel.xaxis.set_major_formatter("{x:g}")
+            panel.minorticks_off()
+        figure.supxlabel(
+            "processor seconds of a fit with 100 (small) and 500 vectors (large)"
+        )
+        figure.supylabel("test accuracy, %")
+        handles, labels = panels[0, 0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside upper center", ncols=3)
+        figure.savefig(path.with_stem("seconds"), dpi=130)
+
+
 def prepare() -> None:
     warnings.simplefilter("ignore", ConvergenceWarning)
     # Threads that wait for each other also use processor time.
@@ -183,14 +194,13 @@ def prepare() -> None:
 
 
 def cases() -> Iterator[Case]:
-    """All tables; those but the budgets where they are asked for."""
+    """All budgets, and sorted rows where they are asked for."""
     for name in DATA:
         for budget in given("B", 100, 500, 1000):
             key = {"table": "budgets", "data": name, "B": budget}
             yield Case(key, functools.partial(rows_of, budgets, name, budget))
-        for table in (shifted, outliers, order):
-            key = {"table": table.__name__, "data": name, "B": 100}
-            yield Case(key, functools.partial(rows_of, table, name, 100), False)
+        key = {"table": "order", "data": name, "B": 100}
+        yield Case(key, functools.partial(rows_of, order, name, 100), False)
 
 
 def rows_of(table: Callable[..., Iterator[Row]], name: str, budget: int) -> list[Row]:

@@ -9,14 +9,19 @@ mistakes or 0.01. The fields `seed` and `number` take other tables.
 import functools
 import statistics
 from collections.abc import Iterator
+from pathlib import Path
 
+import matplotlib
+import numpy as np
 from drawn import categorical, draw_table, error, names
+from matplotlib.figure import Figure
 from runner import Case, Row, given, oldest
 from sklearn.ensemble import (
     HistGradientBoostingClassifier,
     HistGradientBoostingRegressor,
 )
 
+from budgetjax import plots
 from budgetjax.estimators import BudgetedKernelClassifier, BudgetedKernelRegressor
 
 KEEPS_PROGRAMS = True
@@ -77,3 +82,21 @@ def summarise(rows: list[Row]) -> Iterator[Row]:
                 "ratio": statistics.geometric_mean(ratios),
                 **oldest(own),
             }
+
+
+def draw(rows: list[Row], path: Path) -> None:
+    """The ratio of errors on every table, from the least to the largest."""
+    with matplotlib.rc_context(plots.STYLE):
+        figure = Figure(figsize=(6, 3.2), layout="constrained")
+        panel = figure.subplots()
+        for color, of in zip(plots.COLORS, ("labels", "numbers"), strict=False):
+            own = [row for row in rows if row.get("of") == of and row["seed"] == SEED]
+            ratios = np.sort([row["ratio"] for row in own])
+            places = np.linspace(0, 100, len(ratios))
+            panel.plot(places, ratios, "o-", markersize=3, color=color, label=of)
+        panel.axhline(1, color="0.3", linestyle="--", linewidth=1)
+        panel.set(xlabel="tables, %", ylabel="errors / those of trees", yscale="log")
+        panel.set_yticks([0.25, 0.5, 1, 2], ["1/4", "1/2", "1", "2"])
+        panel.minorticks_off()
+        panel.legend()
+        figure.savefig(path, dpi=130)

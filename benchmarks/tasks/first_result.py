@@ -10,13 +10,9 @@ of `fit` alone on five data sets of different shapes, one after the other in one
 process, with imports as a figure of their own. `loops` divides the CPU seconds by those
 of a plain Python loop of ten million additions in the same run, so that figures of two
 machines, or of a busy one, compare. One run measures all of them.
-
-The rows "compile NAME" are CPU seconds of compilation alone, the first call minus the
-second, for the five learners and the refit.
 """
 
 import compileall
-import functools
 import os
 import resource
 import statistics
@@ -95,18 +91,6 @@ from sklearn.svm import LinearSVC
 make_pipeline(Nystroem(gamma=0.05, n_components=100), LinearSVC()).fit(X, classes)
 """
 
-# CPU seconds of the first call of `f` minus those of the second.
-FIRST_CALL = """
-import time
-import jax
-taken = []
-for _ in range(2):
-    start = time.process_time()
-    jax.block_until_ready(f().expansion)
-    taken.append(time.process_time() - start)
-print(taken[0] - taken[1])
-"""
-
 LOOP = "s = 0\nfor i in range(10**7): s += i"
 
 
@@ -120,30 +104,6 @@ def scripts():
     perceptron = RUN.format(init=LEARNERS["perceptron"])
     yield "run perceptron, refit", few + perceptron + REFIT
     yield "fit, Nystroem + LinearSVC", many + NYSTROEM
-
-
-def first_calls():
-    """Name and source of every compiled program."""
-    head = DATA.format(rows=2000) + "import budgetjax as bj\n"
-    head += "y = np.where(classes > 1, 1, -1)\n"
-    for name, init in LEARNERS.items():
-        run = f"state = bj.{init}\nf = lambda: bj.run(state, X, y)[0]\n"
-        yield name, head + run + FIRST_CALL
-    learned = f"state = bj.{LEARNERS['perceptron']}\n"
-    learned += "state = bj.run(state, X, y)[0]\n"
-    yield "refit", head + learned + "f = lambda: bj.refit(state, X, y)\n" + FIRST_CALL
-
-
-def compilation(source, repeats):
-    """CPU seconds of compilation."""
-    given = dict(os.environ, PYTHONPATH=str(ROOT))
-    given.pop("JAX_COMPILATION_CACHE_DIR", None)
-    command = [sys.executable, "-c", source]
-    taken = [
-        float(subprocess.check_output(command, env=given, cwd="/"))
-        for _ in range(repeats)
-    ]
-    return {"CPU seconds": statistics.median(taken)}
 
 
 def seconds_of(command, environment):
@@ -224,9 +184,6 @@ def everything(repeats):
 
 
 def cases() -> Iterator[Case]:
-    """All processes in turns, and what compiles."""
+    """All processes in turns."""
     (repeats,) = given("repeats", 3)
     yield Case({"part": "processes"}, lambda: everything(repeats))
-    for name, source in first_calls():
-        key = {"part": "compilation", "what": f"compile {name}"}
-        yield Case(key, functools.partial(compilation, source, repeats))

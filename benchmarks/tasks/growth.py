@@ -8,8 +8,7 @@ sweep.
 
 Times are microseconds per example and model of a run that is compiled already: the
 median of three. Memory is what XLA reserves for that run: its arguments, results and
-temporaries. The slope is that of log time over log quantity in the upper half of a
-line.
+temporaries.
 """
 
 import functools
@@ -22,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 import timing
 from matplotlib.figure import Figure
-from runner import Case, Row, oldest
+from runner import Case
 
 import budgetjax as bj
 from budgetjax import datasets
@@ -137,19 +136,3 @@ def cases() -> Iterator[Case]:
                 if value <= MOST.get((learner, axis), value):
                     key = {"axis": axis, "learner": learner, "value": value}
                     yield Case(key, functools.partial(measured, axis, value, learner))
-
-
-def summarise(rows: list[Row]) -> Iterator[Row]:
-    """The slope of every line in its upper half."""
-    for axis in AXES:
-        for learner in LEARNERS:
-            line = [r for r in rows if (r["axis"], r["learner"]) == (axis, learner)]
-            if len(line) < 3:
-                continue
-            line.sort(key=lambda row: row["value"])
-            upper = line[len(line) // 2 - 1 :]
-            found: Row = {"axis": axis, "learner": learner}
-            for name, of in (("slope", "us"), ("slope of memory", "MiB")):
-                values, costs = np.log([[r["value"], r[of]] for r in upper]).T
-                found[name] = float(np.polyfit(values, costs, 1)[0])
-            yield found | oldest(line)

@@ -1,4 +1,4 @@
-"""Models of parts of the data, merged, and a refit of rows on one and two devices.
+"""Models of parts of the data, merged and refitted.
 
 The training rows of a data set are divided among machines, in random order or sorted by
 label; the rows of a machine are in random order. Each machine streams its rows through
@@ -7,9 +7,6 @@ sums over the rows of all machines. Beside them stand one stream of all rows, an
 refit. Test accuracy in percent; processor seconds with compilation, of the stream the
 largest of a machine; and the numbers that a machine sends, for its model and for its
 sums, beside those of its rows.
-
-`part=devices`: the same refit of a million rows of 22 features, on one and on two
-devices of a CPU in turn, after one refit of fewer rows that compiles. About 10 minutes.
 """
 
 import functools
@@ -27,7 +24,6 @@ from budgetjax import datasets
 from budgetjax._sharding import Shards
 
 BUDGET, MACHINES = 100, (2, 4, 16)
-ROWS = 1_000_000
 
 
 @functools.cache
@@ -116,51 +112,10 @@ def figures(name: str, order: str, machines: int) -> dict[str, Any]:
     }
 
 
-def devices(repeats: int) -> Iterator[dict[str, Any]]:
-    """Seconds of a refit of a million rows, on one and on two devices in turn."""
-    random = np.random.default_rng(0)
-    X = random.normal(size=(ROWS, 22)).astype(np.float32)
-    y = np.where(np.sin(X[:, 0]) + X[:, 1] * X[:, 2] > 0, 1, -1)
-    state = bj.Pegasos(regularization=1e-5).init(
-        bj.RBF(0.02), num_features=22, budget=BUDGET
-    )
-    state, _ = bj.run(state, X[:20_000], y[:20_000])
-    found: dict[int, list[tuple[float, float]]] = {1: [], 2: []}
-    scores = {}
-    for i in range(repeats + 1):
-        for number in found:
-            part = slice(20_000 if i == 0 else ROWS)
-            rows = X[part], y[part]
-            if number > 1:
-                rows = bj.shard_rows(*rows, devices=jax.devices()[:number])[:2]
-            wall, start = time.perf_counter(), time.process_time()
-            model = bj.refit(state, *rows)
-            spent = time.perf_counter() - wall, time.process_time() - start
-            scores[number] = np.asarray(bj.decision_function(model, X[:1000]))
-            if i:
-                found[number].append(spent)
-    for number, spent in found.items():
-        wall, processor = np.median(spent, axis=0)
-        apart = float(np.max(np.abs(scores[number] - scores[1])))
-        yield {
-            "devices": number,
-            "rows": ROWS,
-            "s": wall,
-            "processor s": processor,
-            "difference of scores": apart,
-        }
-
-
-def prepare() -> None:
-    jax.config.update("jax_num_cpu_devices", 2)
-
-
 def cases() -> Iterator[Case]:
-    """All sets, orders and numbers of machines, and the devices where asked for."""
+    """All sets, orders and numbers of machines."""
     for name in ("letter", "covtype"):
         for machines in (1, *MACHINES):
             for order in ("shuffled", "by label")[: 1 if machines == 1 else 2]:
-                key = {"part": "parts", "data": name}
-                key |= {"order": order, "machines": machines}
+                key = {"data": name, "order": order, "machines": machines}
                 yield Case(key, functools.partial(figures, name, order, machines))
-    yield Case({"part": "devices"}, lambda: list(devices(3)), False)

@@ -1,0 +1,1 @@
+"""Loops that are timed per commit."""
