@@ -155,7 +155,6 @@ STORED: dict[str, Callable[[int], Both]] = {
     "Trump approval": lambda seed: of_river(datasets.TrumpApproval()),
     "chicks": lambda seed: of_river(datasets.ChickWeights()),
     "water flow": water,
-    "diabetes": own("diabetes"),
 }
 
 

@@ -24,7 +24,7 @@ from jaxtyping import Array, Float, Integer
 # The share of a code of a single bin, which falls with the root of the bins of its
 # column, whose squares add up. The codes of categories and of missing values, beside
 # which there is no line, have the share 1; a single code, which is the line, has none.
-SHARE = 1.2
+SHARE = 3.0
 # Directions whose variance is a smaller fraction of the largest are those of rounding.
 NEGLIGIBLE = 1e-9
 # Programs of codes take a multiple of this many columns, so that one serves tables of
