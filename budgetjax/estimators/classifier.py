@@ -31,7 +31,7 @@ class BudgetedKernelClassifier(Classifier, Supervised):
 
     The columns of a table are encoded in one form, `budgetjax.fit_encoding`: each is a
     number and codes of its quantiles, of which a map makes features. The metric is this
-    map, which is learned, from 200 rows on, where that predicts held-out rows better.
+    map, which is learned, from 50 rows on, where that predicts held-out rows better.
 
     It computes in float32, or in float64 if X is float64 and JAX enables it. Compiled
     programs are kept in the user's cache folder, so a later process starts faster; see
@@ -69,7 +69,7 @@ class BudgetedKernelClassifier(Classifier, Supervised):
         helps most for small budgets.
       learn_metric: True, False, "diagonal" or a rank, as for `budgetjax.refit`; "auto"
         learns the map of the codes, or a matrix for rows as they are, where that
-        predicts held-out rows better, from 200 rows on. A rank is the number of
+        predicts held-out rows better, from 50 rows on. A rank is the number of
         features of the map; "diagonal" is a factor per code.
       encode: how columns are written before they are learned. "auto" is the form of
         `budgetjax.fit_encoding`, whose bins grow with the rows; a number is that of the

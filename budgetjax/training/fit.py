@@ -40,6 +40,8 @@ FEW_TO_STREAM = 50_000
 # The maximum number of rows on which encodings are compared; the best one learns all
 # rows.
 MOST_TO_COMPARE = held_out.MANY
+# The passes of a metric in such a comparison, whose models are thrown away.
+PASSES_TO_COMPARE = 20
 # In a stream, the maximum slope of a loss that does not depend on the error alone.
 STEEPEST = 5.0
 
@@ -122,7 +124,9 @@ def compare(
     orders = [np.arange(len(data.weights))]
     candidates = [stream(recipe, data, codes, orders, progress) for codes in forms]
     with refitting(progress) as report:
-        drafts = [_start_refit(recipe, one, report) for one in candidates]
+        drafts = [
+            _start_refit(recipe, one, report, PASSES_TO_COMPARE) for one in candidates
+        ]
         return forms[find_best(drafts)]
 
 
@@ -291,7 +295,10 @@ def _refit(
 
 
 def _start_refit(
-    recipe: Recipe, candidate: Candidate, report: Callable[[str], object]
+    recipe: Recipe,
+    candidate: Candidate,
+    report: Callable[[str], object],
+    epochs: int | None = None,
 ) -> Draft | None:
     """A refit of these examples; None if no example has changed the model."""
     model, examples, _ = candidate
@@ -311,6 +318,7 @@ def _start_refit(
         int(np.count_nonzero(weights)),
         typical,
         report,
+        epochs,
     )
 
 
@@ -322,12 +330,13 @@ def start_recipe_refit(
     rows: int,
     typical: float,
     report: Callable[[str], object],
+    epochs: int | None = None,
 ) -> Draft:
     """A refit of a model by the choices of a recipe.
 
     `data` has X, y and the weights in units of a typical one, for which penalties to
     choose from, and the prior of a metric, are meant; a given one is C for the weights
-    as they are.
+    as they are. `epochs` are those of `refit`.
     """
     penalties = recipe.penalties(rows)
     penalties = penalties if is_auto(recipe.penalty) else penalties * typical
@@ -346,6 +355,7 @@ def start_recipe_refit(
         penalty=penalties,
         move_vectors=recipe.move_vectors,
         learn_metric=learn_metric,
+        epochs=epochs,
         tolerance=TOLERANCE,
         calibrate=labels.classes is not None,
         seed=recipe.seed,
