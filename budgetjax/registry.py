@@ -7,7 +7,7 @@ from budgetjax import _record, online, solvers
 from budgetjax._errors import ArgumentError, names_errors
 from budgetjax.kernels import Kernel
 from budgetjax.model import Model
-from budgetjax.online.learner import Learner
+from budgetjax.online.learner import Learner, OnlineLearner
 from budgetjax.online.learners.ahpatron import Ahpatron
 from budgetjax.online.learners.alma import ALMA
 from budgetjax.online.learners.arow import AROW
@@ -22,6 +22,7 @@ from budgetjax.online.learners.perceptron import Perceptron
 from budgetjax.online.learners.projectron import Projectron
 from budgetjax.online.learners.sgd import SGD
 from budgetjax.online.maintenance import Maintenance
+from budgetjax.online.mixture import Mixture
 from budgetjax.solvers.kernel.ball_sgd import BallSGD
 from budgetjax.solvers.kernel.budget_svm import BudgetSVM
 from budgetjax.solvers.kernel.kernel_pegasos import KernelPegasos
@@ -41,6 +42,8 @@ LEARNERS: tuple[type[Learner], ...] = (
     *(Ahpatron, ALMA, AROW, Forgetron, Fourier, KRLST, NORMA, Nystrom),
     *(PassiveAggressive, Pegasos, Perceptron, Projectron, SGD),
 )
+# Those that are made of learners.
+MIXTURES: tuple[type[OnlineLearner], ...] = (Mixture,)
 
 # The solvers of this package.
 SOLVERS: tuple[type[Solver], ...] = (
@@ -106,9 +109,9 @@ def name_of(kind: type) -> str:
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", kind.__name__).lower()
 
 
-def learner_classes() -> dict[str, type[Learner]]:
+def learner_classes() -> dict[str, type[OnlineLearner]]:
     """All learners by name: those of this package, and those of `register`."""
-    return {name_of(one): one for one in LEARNERS} | online.registered
+    return {name_of(one): one for one in (*LEARNERS, *MIXTURES)} | online.registered
 
 
 def solver_classes() -> dict[str, type[Solver]]:

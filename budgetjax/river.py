@@ -40,7 +40,7 @@ import math
 import numbers
 import threading
 from collections.abc import Hashable, Iterable, Iterator, Mapping
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar, overload
 
 import jax
 import jax.numpy as jnp
@@ -54,9 +54,10 @@ from budgetjax.online import defaults, driver
 from budgetjax.online.changes import average_iterates
 from budgetjax.online.engine import decayed_scale
 from budgetjax.online.importance import SeenWeights
-from budgetjax.online.learner import Learner
+from budgetjax.online.learner import OnlineLearner
 from budgetjax.online.maintenance import Maintenance
 from budgetjax.online.state import State
+from budgetjax.online.support_set import Expansion
 from budgetjax.refitting import calibration
 from budgetjax.scoring import squeeze_columns
 from budgetjax.tables import scaling
@@ -67,6 +68,7 @@ from budgetjax.tables.table_model import TableModel
 with names_errors("budgetjax.river"):
     _checks.import_optional("river")
     from river import base
+    from river.conf import Interval
     from river.utils import dataframe
 
 __all__ = ["BudgetedClassifier", "BudgetedOneClass", "BudgetedRegressor", "Encoder"]
@@ -140,20 +142,23 @@ class View(NamedTuple):
         return scores
 
 
-@functools.partial(jax.jit, donate_argnums=0)
+@functools.partial(jax.jit, donate_argnums=0, static_argnums=4)
 def learn_rows(
-    state: State,
+    state: Any,
     X: Float[Array, "size features"],
     y: Shaped[Array, " size"],
     weights: Float[Array, " size"],
-) -> tuple[State, Float[Array, " ticks"]]:
+    in_numpy: bool,
+) -> tuple[Any, Float[Array, " ticks"]]:
     """The state after some rows, and its scale after each number of quiet rows."""
     new, _ = state.choose_origin(X, weights).learn(X, y, weights)
+    if not in_numpy:
+        return new, jnp.ones(1, new.dtype)
     ahead = jnp.arange(WAITING + 1, dtype=jnp.int32)
     return new, decayed_scale(new.expansion.scale, new.learner.decay(new, ahead))
 
 
-def resize(state: State, like: State) -> State:
+def resize(state: Any, like: Any) -> Any:
     """A copy of the state in the shapes of another, which provides new values.
 
     The number of features or columns may grow or shrink. The single column of two
@@ -179,16 +184,26 @@ def resize(state: State, like: State) -> State:
         return jnp.array(np.pad(parts, padding).reshape(resized.shape))
 
     new = jax.tree.map(resize_leaf, state, like)
-    # Random features fill new columns with values.
-    squares = np.sum(np.square(np.asarray(new.expansion.vectors)), axis=1)
-    new = new._replace(expansion=new.expansion._replace(squares=jnp.array(squares)))
+    new = jax.tree.map(_with_squares, new, is_leaf=_is_expansion)
     if columns == 1 < wanted:
         # Two columns of halves have another norm, by which a ball bounds the model.
-        new = _with_own_arrays(new.learner.refresh(new))
+        new = _with_own_arrays(new.refreshed())
     return new
 
 
-def _with_own_arrays(state: State) -> State:
+def _is_expansion(part: object) -> bool:
+    return isinstance(part, Expansion)
+
+
+def _with_squares(part: Any) -> Any:
+    """A support set with new squares; random features fill new columns with values."""
+    if not _is_expansion(part):
+        return part
+    squares = np.sum(np.square(np.asarray(part.vectors)), axis=-1)
+    return part._replace(squares=jnp.array(squares))
+
+
+def _with_own_arrays(state: Any) -> Any:
     """A copy in which no two leaves share an array, which cannot be donated twice."""
     return jax.tree.map(jnp.array, state)
 
@@ -198,7 +213,7 @@ class Online(base.Estimator):
 
     def __init__(
         self,
-        learner: Learner | str = "auto",
+        learner: OnlineLearner | str = "auto",
         *,
         budget: int = defaults.BUDGET,
         kernel: str | Kernel = "rbf",
@@ -217,6 +232,8 @@ class Online(base.Estimator):
         self._start()
         with names_errors(type(self).__name__):
             chosen = defaults.learner_of(learner, self._room, refits=False)
+            choices = {"kernel": (kernel, "rbf"), "gamma": (gamma, None)}
+            defaults.check_alone(chosen, choices)
         self._takes = chosen.takes
 
     def _start(self) -> None:
@@ -251,7 +268,7 @@ class Online(base.Estimator):
 
     @property
     @names_class
-    def state(self) -> State | None:
+    def state(self) -> Any:
         """The model, a state for all functions of budgetjax; None before the first row.
 
         It is a copy, with one column per feature of `features` and one per label.
@@ -312,7 +329,7 @@ class Online(base.Estimator):
         # The view is computed from the state; a lock belongs to one process.
         self._lock, self._view = threading.RLock(), None
 
-    def _init(self, width: int, num_classes: int | None) -> State:
+    def _init(self, width: int, num_classes: int | None) -> Any:
         """An empty model with these sizes."""
         learner, arguments, _ = defaults.choose(
             self.learner,
@@ -327,7 +344,7 @@ class Online(base.Estimator):
             self._kernel, num_features=width, budget=self.budget, **arguments
         )
 
-    def _resized_state(self, width: int, num_classes: int | None) -> State:
+    def _resized_state(self, width: int, num_classes: int | None) -> Any:
         """A copy of the state with these numbers of features and of classes."""
         wide = resize(self._state, self._init(width, self._room))
         return resize(wide, self._init(width, num_classes))
@@ -358,8 +375,9 @@ class Online(base.Estimator):
         state = self._init(width, self._room)
         self._state = _with_own_arrays(state)
         self._queue = Queue.empty(width)
-        gaussian = isinstance(state.kernel, RBF) and not state.kernel.exact
-        self._in_numpy = gaussian and not state.averages
+        single = isinstance(state, State) and not state.averages
+        gaussian = isinstance(self._kernel, RBF) and not self._kernel.exact
+        self._in_numpy = single and gaussian
         if self._in_numpy:
             self._no_update_above = state.learner.no_update_above(state)
 
@@ -472,7 +490,11 @@ class Online(base.Estimator):
         # Dropped before its arrays are overwritten. JAX copies arrays that another
         # thread still uses.
         self._view = None
-        self._state, self._scales = learn_rows(self._state, queue.X, y, queue.weights)
+        given = queue.X, y, queue.weights
+        if queue.size == 1 and self._state.learner.chooses_kernel:
+            # Its experts work in every row, also in one without a weight.
+            given = tuple(part[:1] for part in given)
+        self._state, self._scales = learn_rows(self._state, *given, self._in_numpy)
         self._queue = Queue.empty(self._width)
         self._state.check_room()
 
@@ -647,7 +669,7 @@ class BudgetedClassifier(Supervised, base.MiniBatchClassifier):
 
     def __init__(
         self,
-        learner: Learner | str = "auto",
+        learner: OnlineLearner | str = "auto",
         *,
         budget: int = defaults.BUDGET,
         kernel: str | Kernel = "rbf",
@@ -749,7 +771,9 @@ class BudgetedRegressor(Supervised, base.MiniBatchRegressor):
 
     Args:
       learner: one of real targets, such as `budgetjax.SGD(learning_rate=0.1)` or
-        `budgetjax.SGD(loss=budgetjax.losses.huber)`; "auto" for `budgetjax.SGD()`.
+        `budgetjax.SGD(loss=budgetjax.losses.huber)`; "auto" for `budgetjax.SGD()`. With
+        `budgetjax.Mixture()` there is no kernel to choose, and predictions have
+        intervals; a row costs some milliseconds.
       budget, kernel, gamma, maintenance, average, seed: as for `BudgetedClassifier`.
 
     Example:
@@ -766,9 +790,40 @@ class BudgetedRegressor(Supervised, base.MiniBatchRegressor):
       See `budgetjax.SGD`.
     """
 
-    def predict_one(self, x: Row) -> float:
-        """The target of a row, given as values by feature; 0 before the first row."""
-        return float(self._predict([x])[0])
+    @overload
+    def predict_one(
+        self, x: Row, with_interval: Literal[False] = False, *, level: float = 0.9
+    ) -> float: ...
+    @overload
+    def predict_one(
+        self, x: Row, with_interval: Literal[True], *, level: float = 0.9
+    ) -> Interval: ...
+    def predict_one(
+        self, x: Row, with_interval: bool = False, *, level: float = 0.9
+    ) -> Any:
+        """The target of a row, given as values by feature; 0 before the first row.
+
+        Args:
+          x: unknown features are ignored.
+          with_interval: whether to give an `Interval` of river instead, as
+            `budgetjax.predict_interval` does, of a learner that knows its variance:
+            `budgetjax.KRLST` or a `budgetjax.Mixture`. It costs O(budget^2) more.
+          level: the share of targets that shall lie in it, between 0 and 1.
+        """
+        if not with_interval:
+            return float(self._predict([x])[0])
+        return self._interval(x, level)
+
+    @names_class
+    def _interval(self, x: Row, level: float) -> Interval:
+        with self._lock:
+            if self._state is None:
+                return Interval(-math.inf, math.inf)
+            row, _ = self._row(x)
+            self._learn_queue()
+            (ends,) = driver.predict_interval(self._state, row[None], level)
+            lower, upper = np.asarray(ends, np.float64).tolist()
+        return Interval(lower, upper)
 
     def _predict(self, rows: list[Row]) -> Float[np.ndarray, " n"]:
         scores, _ = self._score_rows(rows)

@@ -20,7 +20,7 @@ READS = {
     "refitting/problem.py": 1,
     "refitting/refit.py": 2,
     "refitting/training_data.py": 1,
-    "river.py": 4,
+    "river.py": 2,
     "stream/fit.py": 3,
     "training/fit.py": 1,
 }

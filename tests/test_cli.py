@@ -1366,10 +1366,11 @@ Invalid value for '--learner': 'smo' is not one of ...
 $ train train.csv --target kind -m new.st --learner svm
 Invalid value for '--learner': 'svm' is not one of ...
 $ train train-height.csv --target height --regression -m new.st --learner pegasos
---learner must be one of fourier, krlst, norma, nystrom, sgd for numbers, got pegasos
+--learner must be one of fourier, krlst, norma, nystrom, sgd, mixture for numbers, got
+pegasos
 $ train train.csv --target kind -m new.st --learner krlst
 --learner must be one of ahpatron, alma, arow, forgetron, fourier, norma, nystrom,
-passive-aggressive, pegasos, perceptron, projectron, sgd for classes, got krlst
+passive-aggressive, pegasos, perceptron, projectron, sgd, mixture for classes, got krlst
 $ train train.csv --target kind -m new.st --learner arow --set rate=3
 --set: settings of arow must be among confidence, drift, moves, got rate=3
 $ train train.csv --target kind -m new.st --set maintenance=merge

@@ -85,6 +85,12 @@ NO_FOLDER = "no folder no/such/folder"
         ("pictures", "--folder no/such/folder", NO_FOLDER),
         ("novelty", "--output no/such/folder/f.png", NO_FOLDER),
         ("quantiles", "--output no/such/folder/f.png", NO_FOLDER),
+        ("forecast", "--output no/such/folder/f.png", NO_FOLDER),
+        ("forecast", "--days 7", "must be at least 30"),
+        ("bandit", "--output no/such/folder/f.png", NO_FOLDER),
+        ("bandit", "--seeds 0", "must be at least 1"),
+        ("control", "--output no/such/folder/f.png", NO_FOLDER),
+        ("control", "--seconds 5", "must be at least 6"),
     ],
 )
 def test_what_is_wrong(name, arguments, message, tmp_path, monkeypatch, capsys):
@@ -356,6 +362,62 @@ def test_quantiles(as_installed, tmp_path, capsys):
     assert len(levels) == 9
     for level, part in levels:
         assert float(part) == pytest.approx(float(level), abs=0.05)
+    assert is_figure(path)
+
+
+def test_forecast(as_installed, tmp_path, capsys):
+    path = tmp_path / "f.png"
+    arguments = "--days 60 --budget 20 --output"
+    example("forecast")["main"]([*arguments.split(), str(path)])
+    output = capsys.readouterr().out
+    errors = [float(found) for found in re.findall(r"error of .* (\S+)\n", output)]
+    assert errors[0] == min(errors)
+    assert len(errors) == 4
+    assert percent(re.findall(r"band: (\S+);", output)[0]) == pytest.approx(90, abs=2)
+    assert is_figure(path)
+
+
+def test_forecast_of_a_file(tmp_path, monkeypatch):
+    monkeypatch.setenv("BUDGETJAX_DATA", str(tmp_path))
+    X, y = np.arange(4000.0).reshape(500, 8), np.arange(500) % 2
+    np.savez(tmp_path / "electricity.npz", X=X, y=y)
+    forecast = example("forecast")
+    demand = forecast["electricity"]()
+    np.testing.assert_array_equal(demand, X[:, 4])
+    rows, targets = forecast["rows"](demand)
+    # What is known before: nothing of the same half hour.
+    np.testing.assert_array_equal(targets, demand[336:])
+    np.testing.assert_array_equal(rows[:, 0], demand[335:-1])
+    np.testing.assert_array_equal(rows[:, 5], demand[:-336])
+
+
+def test_bandit(as_installed, tmp_path, capsys):
+    path = tmp_path / "b.png"
+    arguments = "--rounds 300 --seeds 4 --budget 30 --output"
+    example("bandit")["main"]([*arguments.split(), str(path)])
+    table = re.findall(
+        r"^(\S.*?) +(\d+) +(\d+)$", capsys.readouterr().out, re.MULTILINE
+    )
+    mean = {name: float(cell) for name, cell, _ in table}
+    assert list(mean) == ["greedy", "Thompson", "UCB", "at random"]
+    assert mean["UCB"] < mean["greedy"] < mean["at random"]
+    assert mean["Thompson"] < mean["greedy"]
+    assert is_figure(path)
+
+
+def test_control(as_installed, tmp_path, capsys):
+    path = tmp_path / "c.png"
+    arguments = "--seconds 12 --budget 60 --output"
+    example("control")["main"]([*arguments.split(), str(path)])
+    table = re.findall(
+        r"^(\S.*?)  +([\d.]+) +([\d.]+) +([\d.]+)$",
+        capsys.readouterr().out,
+        re.MULTILINE,
+    )
+    away = {name: list(map(float, cells)) for name, *cells in table}
+    springs, keeps, forgets = away.values()
+    assert max(keeps[0], forgets[0]) < springs[0] / 10
+    assert forgets[1] < keeps[1] / 3
     assert is_figure(path)
 
 

@@ -34,6 +34,37 @@ def test_without_compression_the_mean(y):
     )
 
 
+def test_models_count_by_their_rows_or_by_weights():
+    parts = [learned(slice(600)), learned(slice(600, 800))]
+    both = [bj.decision_function(part, X) for part in parts]
+    for weights, share in ((None, 0.75), ([1, 3], 0.25), (np.array([2, 0]), 1.0)):
+        merged = bj.merge_models(parts, 40, weights=weights)
+        expected = share * both[0] + (1 - share) * both[1]
+        found = bj.decision_function(merged, X)
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+    # Kernel models do not know their rows.
+    values = [bj.decision_function(one, X) for one in both_ways(parts)]
+    np.testing.assert_allclose(*values, rtol=1e-4, atol=1e-5)
+
+
+def both_ways(parts):
+    """States that count alike, and their models."""
+    yield bj.merge_models(parts, 40, weights=[5, 5])
+    yield bj.merge_models([part.to_kernel_model() for part in parts], 40)
+
+
+@pytest.mark.usefixtures("as_installed")
+def test_wrong_weights():
+    parts = [learned(part) for part in PARTS[:2]]
+    for weights, says in (
+        ([1, 1, 1], r"have the shape \(2,\), one per model, got shape \(3,\)"),
+        ([1, -1], "weights must be .*0"),
+        ([0, 0], "have one above 0, got none"),
+    ):
+        with pytest.raises(ValueError, match=says):
+            bj.merge_models(parts, 40, weights=weights)
+
+
 def test_stacked_states():
     state = learned(slice(0))
     learn = jax.vmap(lambda X, y: bj.run(state, X, y)[0])

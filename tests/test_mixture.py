@@ -199,6 +199,19 @@ def test_a_mixture_of_classifiers(classes):
             ask(new, X)
 
 
+@pytest.mark.slow
+def test_labels_choose_among_widths():
+    """The default experts for labels, of widths that are far apart."""
+    data = bj.datasets.load("digits")
+    X, y = data.X_train[:600], data.y_train[:600]
+    state = bj.Mixture().init(num_features=64, budget=30, num_classes=10)
+    assert state.weights.shape == (8,)
+    assert type(state.experts.learner) is bj.AROW
+    state, _ = bj.run(state, X, y)
+    mistakes = [int(one) for one in np.asarray(state.experts.num_mistakes)]
+    assert int(state.num_mistakes) < 1.1 * min(mistakes) + 6 < max(mistakes)
+
+
 def test_several_outputs():
     X, y = stream(80)
     targets = np.stack([y, np.cos(X[:, 1])], axis=1)

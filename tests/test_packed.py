@@ -59,7 +59,8 @@ def test_every_learner_and_solver_is_in_the_lists():
     classes = {one for one in public if isinstance(one, type)}
     known = {one for one in classes if issubclass(one, bj.Learner)} - {bj.Learner}
     assert known == set(registry.LEARNERS)
-    assert tuple(map(registry.name_of, registry.LEARNERS)) == online.LEARNERS
+    listed = *registry.LEARNERS, *registry.MIXTURES
+    assert tuple(map(registry.name_of, listed)) == online.LEARNERS
     known = {one for one in classes if issubclass(one, bj.Solver)}
     bases = {bj.Solver, bj.KernelSolver, bj.HingeSolver, bj.LinearSolver}
     assert known - bases == set(registry.SOLVERS)

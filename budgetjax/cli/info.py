@@ -13,6 +13,7 @@ import budgetjax.public  # noqa: F401
 from budgetjax._record import value_repr
 from budgetjax.cli import reports, targets
 from budgetjax.model import KernelModel, Model
+from budgetjax.online.mixture import MixtureState
 from budgetjax.online.state import Online, State
 from budgetjax.saving import model_files, trees
 from budgetjax.saving.names import has_fields, is_estimator, parts_of
@@ -154,6 +155,11 @@ def _describe_model(model: Any) -> Iterator[Line]:
             active, budget = int(expansion.num_active), int(expansion.budget)
             text = f"{active:,} of at most {budget:,}"
             yield "support vectors", text, {"active": active, "budget": budget}
+    elif isinstance(model, MixtureState) and not np.ndim(model.num_seen):
+        number, largest = len(model.weights), float(np.max(model.weights))
+        yield "experts", f"{number:,}, the largest weight {largest:.2f}", number
+        active = int(model.num_active)
+        yield "support vectors", f"{active:,} of all experts", {"active": active}
     elif isinstance(model, KernelModel):
         number = len(model.vectors)
         yield "support vectors", f"{number:,}", {"active": number}

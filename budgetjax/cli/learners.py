@@ -12,7 +12,7 @@ from budgetjax._errors import ArgumentError
 from budgetjax._record import fields_of
 from budgetjax.cli import options
 from budgetjax.online import defaults
-from budgetjax.online.learner import Learner
+from budgetjax.online.learner import OnlineLearner
 from budgetjax.online.maintenance import strategies
 from budgetjax.solvers.solver import Solver
 from budgetjax.training.recipe import Recipe
@@ -48,7 +48,7 @@ def make_recipe(training: options.TrainOptions) -> Recipe:
     return recipe
 
 
-def make_learner(training: options.TrainOptions) -> Learner | None:
+def make_learner(training: options.TrainOptions) -> OnlineLearner | None:
     """The learner of this name with its settings; None for the default."""
     name, settings = training.learner, training.settings
     if name is None and not settings:
@@ -76,12 +76,12 @@ def make_learner(training: options.TrainOptions) -> Learner | None:
         return _make_learner(kind, settings)
 
 
-def name_of(kind: type[Learner] | type[Solver]) -> str:
+def name_of(kind: type[OnlineLearner] | type[Solver]) -> str:
     """The name of a learner or a solver in the spelling of `--learner`."""
     return options.option_name(registry.name_of(kind))
 
 
-def settings_of(kind: type[Learner] | type[Solver]) -> list[str]:
+def settings_of(kind: type[OnlineLearner] | type[Solver]) -> list[str]:
     """What `--set` can give: fields of a learner or a solver, and how long it runs."""
     fields = [field.name for field in fields_of(kind) if field.name not in OBJECTS]
     if issubclass(kind, Solver):
@@ -104,7 +104,9 @@ def check_settings(
             )
 
 
-def _make_learner(kind: type[Learner], settings: Mapping[str, Any]) -> Learner:
+def _make_learner(
+    kind: type[OnlineLearner], settings: Mapping[str, Any]
+) -> OnlineLearner:
     """The learner with the first values of its fields, after a check of all values."""
     fields = {field.name: field for field in fields_of(kind)}
     given = {name: settings[name] for name in fields if name in settings}

@@ -10,11 +10,11 @@ from budgetjax import registry
 from budgetjax._record import fields_of, value_repr
 from budgetjax.cli import options, reports
 from budgetjax.cli.learners import name_of, settings_of
-from budgetjax.online.learner import Learner
+from budgetjax.online.learner import OnlineLearner
 from budgetjax.online.maintenance import strategies
 from budgetjax.solvers.solver import Solver
 
-Kind = type[Learner] | type[Solver]
+Kind = type[OnlineLearner] | type[Solver]
 
 # The arguments of a docstring, and each of them.
 ARGUMENTS = re.compile(r"^Args:\n((?: .*\n?)+)", re.MULTILINE)

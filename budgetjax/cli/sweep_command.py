@@ -5,6 +5,7 @@ import dataclasses
 import os
 from typing import TYPE_CHECKING, Any, cast
 
+import click
 import jax
 import numpy as np
 
@@ -22,6 +23,7 @@ from budgetjax.cli.train import (
 from budgetjax.kernels import RBF
 from budgetjax.online import sweeps
 from budgetjax.online.importance import SeenWeights
+from budgetjax.online.learner import OnlineLearner
 from budgetjax.saving import model_files
 from budgetjax.stream.batches import Batches
 from budgetjax.stream.model import StreamModel
@@ -63,7 +65,7 @@ def sweep(
     first = dataclasses.replace(source, read=lambda: iter([batch]), read_targets=None)
     # The stream is what is compared.
     plain = training._replace(refit=False, budget=max(budgets))
-    recipe = learners.make_recipe(plain)
+    recipe = _make_recipe(plain)
     data = read_data(recipe, first)
     swept = {k: v for k, v in training.settings.items() if isinstance(v, list)}
     name, axes, table = _run_grid(source.name, recipe, data, gammas, budgets, swept)
@@ -96,6 +98,15 @@ def sweep(
         return
     title = f"{source.name}: {name}, {reports.with_count(count, 'row')}"
     draw(output, lambda: _figure(table, axes, title, regression))
+
+
+def _make_recipe(training: options.TrainOptions) -> Recipe:
+    """The choices of all models, each with one kernel."""
+    recipe = learners.make_recipe(training)
+    if isinstance(recipe.learner, OnlineLearner) and recipe.learner.chooses_kernel:
+        why = "has several kernels of its own, so train needs no sweep before it"
+        raise click.UsageError(f"--learner {training.learner} {why}.")
+    return recipe
 
 
 def _train_best(

@@ -116,7 +116,11 @@ def describe(
     text = counted.text(fitted.classes)
     say("target" if regression else "classes", text)
     say("columns", describe_columns(fitted.model.encoding))
-    say("kernel", describe_kernel(state.kernel))
+    own = type(state.learner).chooses_kernel
+    say(
+        "kernel",
+        f"{len(state.weights)} of its own" if own else describe_kernel(state.kernel),
+    )
     name = learners.name_of(type(state.learner))
     more = "".join(f", {key} {value}" for key, value in training.settings.items())
     say("learner", f"{name}, at most {recipe.budget:,} support vectors{more}")

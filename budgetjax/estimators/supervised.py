@@ -16,7 +16,7 @@ from budgetjax.estimators.inputs import RandomState
 from budgetjax.estimators.online import OnlineEstimator
 from budgetjax.kernels import Kernel
 from budgetjax.online import defaults
-from budgetjax.online.learner import Learner
+from budgetjax.online.learner import OnlineLearner
 from budgetjax.online.maintenance import Maintenance
 from budgetjax.tables import categories
 from budgetjax.tables.categories import Categories
@@ -33,7 +33,7 @@ class Supervised(OnlineEstimator):
 
     budget: int = defaults.BUDGET
     _: dataclasses.KW_ONLY
-    learner: Learner | str = "auto"
+    learner: OnlineLearner | str = "auto"
     kernel: str | Kernel = "rbf"
     gamma: float | str = "auto"
     maintenance: str | Maintenance | None = None

@@ -16,7 +16,7 @@ from budgetjax._errors import ArgumentError
 from budgetjax._record import fields_of
 from budgetjax.kernels import GAMMA_KERNELS, Kernel, Linear
 from budgetjax.online import BUDGET as BUDGET
-from budgetjax.online.learner import Learner
+from budgetjax.online.learner import Learner, OnlineLearner
 from budgetjax.online.learners.arow import AROW
 from budgetjax.online.learners.pegasos import Pegasos
 from budgetjax.online.learners.sgd import SGD
@@ -44,7 +44,7 @@ class Family(NamedTuple):
     before_refit: Learner
     without_refit: Learner
 
-    def takes(self, learner: type[Learner]) -> bool:
+    def takes(self, learner: type[OnlineLearner]) -> bool:
         """Whether it learns such targets."""
         return learner.learns(None if self.real_targets else 2)
 
@@ -95,17 +95,17 @@ class Choice(NamedTuple):
     dtype.
     """
 
-    learner: Learner
+    learner: OnlineLearner
     arguments: dict[str, Any]
     refit_loss: str | Callable[..., Array]
 
 
-def learner_of(given: Any, num_classes: int | None, *, refits: bool) -> Learner:
+def learner_of(given: Any, num_classes: int | None, *, refits: bool) -> OnlineLearner:
     """The learner that a user gives; "auto" and None are the default one."""
     family = REGRESSOR if num_classes is None else CLASSIFIER
     if given is None or (isinstance(given, str) and given == "auto"):
         return family.before_refit if refits else family.without_refit
-    if not isinstance(given, Learner):
+    if not isinstance(given, OnlineLearner):
         wanted = "be 'auto', or one such as budgetjax.Pegasos(regularization=1e-4)"
         raise ArgumentError("learner", wanted, f"{given!r}")
     if not family.takes(type(given)):
@@ -138,10 +138,11 @@ def choose(
     learner = learner_of(learner, num_classes, refits=refits)
     has_loss = any(field.name == "loss" for field in fields_of(type(learner)))
     own = learner.loss if has_loss else None
+    fixed = own if has_loss else family.loss(None).stream
     chosen = family.loss(own if loss is None else loss)
     if has_loss and own is None:
         learner = learner._replace(loss=chosen.stream)
-    elif loss is not None and not refits and chosen.stream != learner.loss:
+    elif loss is not None and not refits and chosen.stream != fixed:
         usual = "None" if has_loss else repr(next(iter(family.losses)))
         kind = type(learner).__name__
         wanted = f"be {usual} where there is no refit, as {kind} has its own"
@@ -162,6 +163,20 @@ def choose(
         "seed": seed,
     }
     return Choice(learner, arguments, chosen.refit)
+
+
+def check_alone(learner: Any, choices: dict[str, tuple[Any, Any]]) -> None:
+    """Raises if a learner with kernels of its own is given other choices, too.
+
+    `choices` has a value and its default by the name of each.
+    """
+    if not isinstance(learner, OnlineLearner) or not learner.chooses_kernel:
+        return
+    own = type(learner).__name__
+    for name, (value, usual) in choices.items():
+        if type(value) is not type(usual) or value != usual:
+            wanted = f"be {usual!r} with {own}, which has several kernels of its own"
+            raise ArgumentError(name, wanted, f"{value!r}")
 
 
 def kernel_of(

@@ -297,12 +297,13 @@ def check_result(state: Online, scores: Array, X: Array, weights: Array) -> None
         if row == scores.shape[0]:
             return
         what, got = "every score", f"{np.asarray(scores[row])} in row {row}"
-    why = f": {explain_overflow(state, X)}" if isinstance(state, State) else ""
-    raise ArgumentError(what, "be finite", f"{got}{why}")
+    raise ArgumentError(what, "be finite", f"{got}: {explain_overflow(state, X)}")
 
 
 def explain_overflow(model: Any, X: Any, first_row: int = 0) -> str:
     """Why a model of these examples is not finite, and what to do."""
+    if not isinstance(model, State):
+        return f"numbers of its parts overflow {X.dtype}; scale rows and targets down"
     origin = np.asarray(model.expansion.origin)
     rows = np.asarray(X, np.float64) - origin[None]
     spread = np.sqrt(np.sum(np.var(rows, axis=0)))

@@ -30,7 +30,7 @@ from budgetjax.online import engine, support_set
 from budgetjax.online.averages import Average
 from budgetjax.online.edits import Edits
 from budgetjax.online.maintenance import Maintenance, Merge, Project
-from budgetjax.online.state import Counts, State
+from budgetjax.online.state import Counts, Online, State
 from budgetjax.online.support_set import Candidate, Expansion
 
 Own = TypeVar("Own", bound="Learner")
@@ -39,7 +39,103 @@ Own = TypeVar("Own", bound="Learner")
 OPTIONAL = ("num_classes", "num_outputs", "maintenance", "vectors", "average")
 
 
-class Learner(Record, abstract=True):
+class OnlineLearner(Record, abstract=True):
+    """A description of a model that learns online, which `init` makes.
+
+    `Learner` is that of one kernel expansion, `budgetjax.Mixture` that of several. A
+    recipe, and so an estimator or the command line, takes both.
+
+    Attributes:
+      takes: those of the optional arguments of `init` that it takes; "num_outputs"
+        stands for real targets too.
+      loss: a function of scores and target; one that does not take labels makes the
+        targets real numbers. None is for both.
+      has_vectors: whether its vectors are examples, and not random features.
+      chooses_vectors: whether labels decide which examples become support vectors; if
+        not, they may be chosen from held-out rows too.
+      chooses_kernel: whether it has kernels of its own, in units of the one that it is
+        given. It then cannot be refitted.
+    """
+
+    takes: ClassVar[tuple[str, ...]] = ("num_classes", "maintenance", "average")
+    loss: ClassVar[Any] = None
+    has_vectors: ClassVar[bool] = True
+    chooses_vectors: ClassVar[bool] = True
+    chooses_kernel: ClassVar[bool] = False
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if unknown := {*cls.takes} - {*OPTIONAL}:
+            got, wanted = ", ".join(sorted(unknown)), f"be among {', '.join(OPTIONAL)}"
+            raise ArgumentError(f"what {cls.__name__} takes", wanted, got)
+
+    @classmethod
+    def learns(cls, num_classes: int | None) -> bool:
+        """Whether it learns so many classes, or real targets if that is None."""
+        if num_classes is None:
+            return "num_outputs" in cls.takes
+        loss: Any = cls.loss
+        if loss is not None and not losses.takes_labels(loss):
+            return False
+        return num_classes == 2 or "num_classes" in cls.takes
+
+    def init(
+        self,
+        kernel: Kernel,
+        *,
+        num_features: int,
+        budget: ArrayLike,
+        num_classes: int | None = 2,
+        num_outputs: int = 1,
+        maintenance: Maintenance | None = None,
+        vectors: ArrayLike | None = None,
+        average: bool | int = False,
+        seed: ArrayLike = 0,
+        capacity: int | None = None,
+        dtype: DTypeLike = jnp.float32,
+    ) -> Online:
+        """A model that has learned nothing."""
+        raise NotImplementedError
+
+    def _check_taken(
+        self,
+        num_classes: int | None,
+        num_outputs: int,
+        maintenance: Maintenance | None,
+        vectors: ArrayLike | None,
+        average: bool | int,
+    ) -> None:
+        """Raises if an argument is given that this learner does not take."""
+        given = {
+            "maintenance": (maintenance is not None, "None", maintenance),
+            "vectors": (vectors is not None, "None", "some"),
+            "average": (average is not False, "False", average),
+            "num_outputs": (num_outputs != 1, "1", num_outputs),
+        }
+        own = type(self).__name__
+        for name, (is_given, default, got) in given.items():
+            if is_given and name not in self.takes:
+                wanted = f"be {default}, as {own} takes none"
+                raise ArgumentError(name, wanted, f"{got!r}")
+        if num_classes is None and not self.learns(None):
+            raise ArgumentError(
+                "num_classes", f"be a number, as {own} learns labels", None
+            )
+        if num_classes is not None and not self.learns(2):
+            wanted = f"be None, as {own} learns real targets"
+            raise ArgumentError("num_classes", wanted, f"{num_classes!r}")
+        if num_classes not in (2, None) and "num_classes" not in self.takes:
+            wanted = f"be 2, all that {own} learns"
+            raise ArgumentError("num_classes", wanted, f"{num_classes!r}")
+        if vectors is not None and maintenance is not None:
+            wanted = "be None with vectors, which stay"
+            raise ArgumentError("maintenance", wanted, f"{maintenance!r}")
+        if maintenance is not None and not isinstance(maintenance, Maintenance):
+            wanted = "be a strategy such as RemoveOldest()"
+            raise ArgumentError("maintenance", wanted, f"{maintenance!r}")
+
+
+class Learner(OnlineLearner, abstract=True):
     """An online learner: a value with its hyperparameters as fields.
 
     `init` makes a state, in which the learner is bound: its numbers are arrays, so that
@@ -74,37 +170,9 @@ class Learner(Record, abstract=True):
     two. Where a class is defined
     again, as in a notebook, states keep their old learner, and
     `budgetjax.with_learner` gives them the new one.
-
-    Attributes:
-      takes: those of the optional arguments of `init` that it takes; "num_outputs"
-        stands for real targets too.
-      loss: a function of scores and target; one that does not take labels makes the
-        targets real numbers.
-      has_vectors: whether its vectors are examples, and not random features.
-      chooses_vectors: whether labels decide which examples become support vectors; if
-        not, they may be chosen from held-out rows too.
     """
 
-    takes: ClassVar[tuple[str, ...]] = ("num_classes", "maintenance", "average")
     loss: ClassVar[Any] = staticmethod(losses.hinge)
-    has_vectors: ClassVar[bool] = True
-    chooses_vectors: ClassVar[bool] = True
-
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
-        if unknown := {*cls.takes} - {*OPTIONAL}:
-            got, wanted = ", ".join(sorted(unknown)), f"be among {', '.join(OPTIONAL)}"
-            raise ArgumentError(f"what {cls.__name__} takes", wanted, got)
-
-    @classmethod
-    def learns(cls, num_classes: int | None) -> bool:
-        """Whether it learns so many classes, or real targets if that is None."""
-        if num_classes is None:
-            return "num_outputs" in cls.takes
-        loss: Any = cls.loss
-        if loss is not None and not losses.takes_labels(loss):
-            return False
-        return num_classes == 2 or "num_classes" in cls.takes
 
     def init(
         self,
@@ -163,43 +231,6 @@ class Learner(Record, abstract=True):
             )
             _check_memory(sizes, make)
             return make()
-
-    def _check_taken(
-        self,
-        num_classes: int | None,
-        num_outputs: int,
-        maintenance: Maintenance | None,
-        vectors: ArrayLike | None,
-        average: bool | int,
-    ) -> None:
-        """Raises if an argument is given that this learner does not take."""
-        given = {
-            "maintenance": (maintenance is not None, "None", maintenance),
-            "vectors": (vectors is not None, "None", "some"),
-            "average": (average is not False, "False", average),
-            "num_outputs": (num_outputs != 1, "1", num_outputs),
-        }
-        own = type(self).__name__
-        for name, (is_given, default, got) in given.items():
-            if is_given and name not in self.takes:
-                wanted = f"be {default}, as {own} takes none"
-                raise ArgumentError(name, wanted, f"{got!r}")
-        if num_classes is None and not self.learns(None):
-            raise ArgumentError(
-                "num_classes", f"be a number, as {own} learns labels", None
-            )
-        if num_classes is not None and not self.learns(2):
-            wanted = f"be None, as {own} learns real targets"
-            raise ArgumentError("num_classes", wanted, f"{num_classes!r}")
-        if num_classes not in (2, None) and "num_classes" not in self.takes:
-            wanted = f"be 2, all that {own} learns"
-            raise ArgumentError("num_classes", wanted, f"{num_classes!r}")
-        if vectors is not None and maintenance is not None:
-            wanted = "be None with vectors, which stay"
-            raise ArgumentError("maintenance", wanted, f"{maintenance!r}")
-        if maintenance is not None and not isinstance(maintenance, Maintenance):
-            wanted = "be a strategy such as RemoveOldest()"
-            raise ArgumentError("maintenance", wanted, f"{maintenance!r}")
 
     def _init(
         self,

@@ -160,6 +160,15 @@ class Online(Model, abstract=True):
         """Whether rows are taken as differences from an origin of its own."""
         return False
 
+    @property
+    def averages(self) -> bool:
+        """Whether it has an average of iterates; see `budgetjax.average_iterates`."""
+        return False
+
+    def refreshed(self: Kind) -> Kind:
+        """The model after its coefficients were changed from outside."""
+        raise NotImplementedError
+
     def check_room(self) -> None:
         """Raises if examples found no room."""
 
@@ -241,7 +250,6 @@ class State(Online):
 
     @property
     def averages(self) -> bool:
-        """Whether it has an average of iterates; see `budgetjax.average_iterates`."""
         return self.expansion.average is not None
 
     def _replace(self: Own, **changes: Any) -> Own:
@@ -345,7 +353,10 @@ class State(Online):
         )
 
     def restart(self):
-        return self.learner.refresh(self.learner.restart(self))
+        return self.learner.restart(self).refreshed()
+
+    def refreshed(self):
+        return self.learner.refresh(self)
 
     def check_room(self):
         strategy = self.maintenance

@@ -122,8 +122,8 @@ def sweep(
     if known is not None and not np.all(known):
         i = np.argmin(known).astype(np.int32)
         one = _take(new, i)
-        why = f": {driver.explain_overflow(one, X)}" if isinstance(one, State) else ""
-        raise ArgumentError("every model", "be finite", f"model {i} that is not{why}")
+        why = driver.explain_overflow(one, X)
+        raise ArgumentError("every model", "be finite", f"model {i} that is not: {why}")
     return result
 
 

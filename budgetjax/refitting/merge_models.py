@@ -4,11 +4,13 @@ from typing import Any
 
 import jax
 import numpy as np
+from jaxtyping import Float
+from numpy.typing import ArrayLike
 
 from budgetjax import _checks
 from budgetjax._errors import ArgumentError, names_errors
 from budgetjax.model import KernelModel, model_of
-from budgetjax.online.state import State
+from budgetjax.online.state import Online, State
 from budgetjax.refitting.compress import compress
 from budgetjax.refitting.refit import refit
 from budgetjax.tables.table_model import TableModel
@@ -21,15 +23,17 @@ def merge_models(
     X: Any = None,
     y: Any = None,
     *,
+    weights: ArrayLike | None = None,
     steps: int = 200,
     **options: Any,
 ) -> KernelModel | TableModel:
     r"""One model of at most `budget` vectors for models that learned parts of the data.
 
-    It is :math:`\tfrac1m \sum_i f_i` over all support vectors, compressed as by
-    `budgetjax.compress`. Each model needs :math:`B (d + C)` numbers, which is all that
-    the machines that hold the data have to send. Rows, of any part of the data or all,
-    refit the coefficients; do that if some models have not seen all classes.
+    It is :math:`\sum_i w_i f_i` over all support vectors, compressed as by
+    `budgetjax.compress`, with weights of sum 1. Each model needs :math:`B (d + C)`
+    numbers, which is all that the machines that hold the data have to send. Rows, of
+    any part of the data or all, refit the coefficients; do that if some models have not
+    seen all classes.
 
     Cost: for m models of B vectors that of `compress` for m B vectors, and that of
     `refit` for `budget` vectors if there are rows.
@@ -42,6 +46,8 @@ def merge_models(
         more, all are kept.
       X, y: rows for `budgetjax.refit`, also batches, or rows divided among devices;
         None leaves the coefficients of the compressed mean.
+      weights: one per model, at least 0 and not all 0, of any scale. None is the number
+        of rows that each has learned, if all are states, and otherwise 1 for all.
       steps: as for `compress`.
       **options: other arguments of `refit`.
 
@@ -50,8 +56,8 @@ def merge_models(
 
     Raises:
       ValueError: if there are no models, they differ in kind, kernel, scaling,
-        classes, features, targets or units, or one has no support vectors; and as
-        `compress` and `refit`.
+        classes, features, targets or units, or one has no support vectors; if weights
+        are invalid; and as `compress` and `refit`.
 
     Example:
       >>> X, y = bj.datasets.checkerboard(4000, seed=0)
@@ -69,7 +75,8 @@ def merge_models(
     given = [TableModel.find(part) or model_of(part).inner for part in _unstack(parts)]
     if not given:
         raise ArgumentError("parts", "have models", "none")
-    merged = compress(_merge(given), budget, steps=steps)
+    merged = _merge(given, _check_weights(weights, given))
+    merged = compress(merged, budget, steps=steps)
     return merged if X is None else refit(merged, X, y, **options)
 
 
@@ -86,24 +93,41 @@ def _unstack(parts: Any) -> list[Any]:
     return [jax.device_put(structure.unflatten(one)) for one in each]
 
 
-def _merge(parts: list[Any]) -> Any:
-    """The mean of models: the union of their support vectors."""
+def _check_weights(weights: Any, parts: list[Any]) -> Float[np.ndarray, " parts"]:
+    """The weight of each model, with the sum 1."""
+    if weights is None:
+        inner = [part.inner for part in parts]
+        rows = [int(one.num_seen) for one in inner if isinstance(one, Online)]
+        known = len(rows) == len(parts) and min(rows) > 0
+        weights = rows if known else [1] * len(parts)
+    found = np.asarray(weights, np.float64)
+    if found.shape != (len(parts),):
+        wanted = f"have the shape ({len(parts)},), one per model"
+        raise ArgumentError("weights", wanted, f"shape {found.shape}")
+    _checks.non_negative("weights", found)
+    if not np.any(found):
+        raise ArgumentError("weights", "have one above 0", "none")
+    return found / np.sum(found)
+
+
+def _merge(parts: list[Any], weights: Float[np.ndarray, " parts"]) -> Any:
+    """The weighted mean of models: the union of their support vectors."""
     first = parts[0]
     _check_equal("kind", [isinstance(part, TableModel) for part in parts])
     if not isinstance(first, TableModel):
-        return _union(parts)
+        return _union(parts, weights)
     for name in ("scaling", "classes", "feature_names", "unit"):
         _check_equal(name, [getattr(part, name) for part in parts])
     _check_equal("kind", [part.is_several for part in parts])
     each = zip(*(part.parts for part in parts), strict=True)
-    union = first.with_parts(tuple(map(_union, map(list, each))))
-    intercept = np.mean([part.intercept for part in parts], axis=0)
+    union = first.with_parts(tuple(_union(list(one), weights) for one in each))
+    intercept = np.tensordot(weights, [part.intercept for part in parts], axes=1)
     intercept = intercept if intercept.ndim else float(intercept)
     return union._replace(intercept=intercept, calibration=None)
 
 
-def _union(parts: list[Any]) -> KernelModel:
-    """The mean of states or kernel models."""
+def _union(parts: list[Any], weights: Float[np.ndarray, " parts"]) -> KernelModel:
+    """The weighted mean of states or kernel models."""
     small = [part.inner.to_kernel_model() for part in parts]
     first = small[0]
     for name, words in (
@@ -118,10 +142,15 @@ def _union(parts: list[Any]) -> KernelModel:
         [np.asarray(getattr(part, name)) for part in small]
         for name in ("vectors", "coefficients", "bias")
     )
+    parts = [
+        (weight * one).astype(one.dtype)
+        for weight, one in zip(weights, coefficients, strict=True)
+    ]
+    bias = np.tensordot(weights, bias, axes=1).astype(bias[0].dtype)
     return first._replace(
         vectors=jax.device_put(np.concatenate(vectors)),
-        coefficients=jax.device_put(np.concatenate(coefficients) / len(small)),
-        bias=jax.device_put(np.mean(bias, axis=0, dtype=bias[0].dtype)),
+        coefficients=jax.device_put(np.concatenate(parts)),
+        bias=jax.device_put(bias),
     )
 
 

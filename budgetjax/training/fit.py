@@ -14,8 +14,7 @@ from budgetjax._record import fields_of
 from budgetjax.kernels import Mapped
 from budgetjax.online import driver
 from budgetjax.online.importance import SeenWeights
-from budgetjax.online.learner import Learner
-from budgetjax.online.state import State
+from budgetjax.online.learner import OnlineLearner
 from budgetjax.refitting import held_out, newton
 from budgetjax.refitting.refit import Draft, start_refit
 from budgetjax.stream.model import StreamModel, extend_curve, sum_errors
@@ -231,7 +230,7 @@ def init_model(
     )
 
 
-def set_loss(recipe: Recipe, state: Any, labels: TableModel) -> State:
+def set_loss(recipe: Recipe, state: Any, labels: TableModel) -> Any:
     """The state with the loss for targets in the units of these labels."""
     fields = [field.name for field in fields_of(type(state.learner))]
     if not recipe.regression or "loss" not in fields:
@@ -245,7 +244,7 @@ def set_loss(recipe: Recipe, state: Any, labels: TableModel) -> State:
 
 
 def limit_budget(
-    recipe: Recipe, learner: Learner, arguments: dict[str, Any], most_rows: int
+    recipe: Recipe, learner: OnlineLearner, arguments: dict[str, Any], most_rows: int
 ) -> int:
     """The budget, or the number of support vectors that `most_rows` may become.
 
@@ -415,7 +414,7 @@ def _find_columns(recipe: Recipe, X: Rows) -> Int[np.ndarray, " used"] | None:
     """
     learner, features = recipe.learner, X.shape[1]
     fixed = recipe.kernel_has_parts or recipe.vectors is not None
-    fixed = fixed or (isinstance(learner, Learner) and not learner.has_vectors)
+    fixed = fixed or (isinstance(learner, OnlineLearner) and not learner.has_vectors)
     fixed = fixed or recipe.learn_metric not in ("auto", True, False)
     if fixed or not isinstance(X, SparseRows) or features <= MANY_COLUMNS:
         return None

@@ -13,7 +13,7 @@ from budgetjax._record import Record
 from budgetjax.kernels import Kernel
 from budgetjax.online import defaults
 from budgetjax.online.defaults import Choice, Family, Loss
-from budgetjax.online.learner import Learner
+from budgetjax.online.learner import OnlineLearner
 from budgetjax.online.maintenance import Maintenance
 from budgetjax.refitting import held_out
 from budgetjax.refitting.refit import Metric, check_metric
@@ -52,7 +52,7 @@ class Recipe(Record):
     """
 
     budget: int = defaults.BUDGET
-    learner: Learner | str = "auto"
+    learner: OnlineLearner | str = "auto"
     kernel: str | Kernel = "rbf"
     gamma: float | str = "auto"
     maintenance: str | Maintenance | None = None
@@ -78,6 +78,9 @@ class Recipe(Record):
         for penalty in self.penalties(1):
             _checks.positive("penalty", penalty)
         _check_bins(self.encode)
+        own = {"kernel": "rbf", "gamma": "auto", "refit": False}
+        choices = {name: (getattr(self, name), usual) for name, usual in own.items()}
+        defaults.check_alone(self.learner, choices)
         asked = {
             "move_vectors": self.move_vectors,
             "learn_metric": self.learn_metric not in ("auto", False),
