@@ -37,8 +37,8 @@ TOLERANCE = 1e-5
 WIDTHS = (0.4, 0.1, 0.05)
 # The smallest target for a logarithm, if all targets are 0.
 LEAST = 1e-30
-# Fewer examples hardly distinguish a metric from noise. With 60, 100 and 150 examples of
-# 17 tables, errors were 4, 11 and 13 percent fewer than without any.
+# Fewer examples hardly distinguish a metric from noise. On 17 tables of 60, 100 and 150
+# examples there were 4, 11 and 13 percent fewer errors than without any.
 ENOUGH_FOR_METRIC = 50
 # The first Newton steps use every SAMPLE-th example, up to a larger tolerance, if that
 # leaves at least ENOUGH examples per feature: fewer give a worse start.
