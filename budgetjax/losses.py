@@ -353,6 +353,11 @@ def has_kinks(loss: Loss) -> bool:
     return traits(loss).smooth is not None
 
 
+def is_centred(loss: Loss) -> bool:
+    """Whether scores are values in the middle of the targets, not one of quantiles."""
+    return traits(loss).link == IDENTITY and unwrap(loss) is not _pinball
+
+
 def is_shift_invariant(loss: Loss, shape: tuple[int, ...] = ()) -> bool:
     """Whether a loss depends only on score minus target, both of this shape."""
     if traits(loss).shift_invariant:

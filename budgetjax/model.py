@@ -21,6 +21,11 @@ from budgetjax._rows import RawRows, cast_rows
 from budgetjax.kernels import Kernel, Mapped
 from budgetjax.scoring import KernelSum, Output, squeeze_columns
 
+# Which models have a variance.
+KNOW_VARIANCE = (
+    "a regressor with a refit of an estimator or of train, or after "
+    "budgetjax.calibrate, or a state of budgetjax.KRLST or Mixture"
+)
 # A JAX array, or a NumPy array of a model of raw rows, which scores on the host.
 Scores = Array | np.ndarray
 
@@ -95,6 +100,54 @@ class Model(Record, abstract=True):
     def scores(self, X: Float[Array, "n features"]) -> Float[Array, "n columns"]:
         """The scores of examples of this dtype, in a program; they are not checked."""
         raise NotImplementedError
+
+    @property
+    def knows_variance(self) -> bool:
+        """Whether it has a `variance`."""
+        return type(self).variance is not Model.variance
+
+    def variance(self, X: Float[Array, "n features"]) -> Float[Array, "*n_columns"]:
+        """The variance of examples, or of each column, in a program.
+
+        See `budgetjax.variance`.
+        """
+        raise NotImplementedError
+
+    def check_knows_variance(self) -> None:
+        """Raises for a model without a `variance`."""
+        if not self.knows_variance:
+            wanted = f"know the variance of its targets: {KNOW_VARIANCE}"
+            raise ArgumentError("model", wanted, _checks.kind_name(self.inner))
+
+    def interval_width(self, level: ArrayLike) -> Float[Array, "*columns"]:
+        """Half of the interval with this share of all targets, in deviations."""
+        return jax.scipy.stats.norm.ppf((1 + jnp.asarray(level, self.dtype)) / 2)
+
+    def span_root(self) -> Array | None:
+        """What `beyond` needs of the support vectors alone, in a program; O(B^3)."""
+        return None
+
+    def beyond(
+        self, X: Float[Array, "n features"], root: Array | None = None
+    ) -> Float[Array, " n"]:
+        """The share of k(x, x) beyond the span of the support vectors, in a program.
+
+        It is 0 for a model without any, and near 1 far from all of them. `root` is the
+        result of `span_root`, if it is known.
+        """
+        return jnp.zeros(X.shape[0], X.dtype)
+
+    def measure(self, X: RawRows) -> tuple[Any, Any]:
+        """The scores of rows, and their variances; see `budgetjax.variance`.
+
+        Here rows are checked and cast.
+        """
+        self.check_knows_variance()
+        rows = cast_rows(X, self.num_features, self.dtype)
+        scores, variances = _measure(self, rows)
+        if not isinstance(variances, Tracer) and not np.all(np.isfinite(variances)):
+            _checks.check_finite(rows)
+        return scores, variances
 
     @names_errors("support")
     def support(self) -> Support:
@@ -212,6 +265,25 @@ class Wrapper(Model, abstract=True):
     def scores(self, X):
         return self.model.scores(X)
 
+    @property
+    def knows_variance(self) -> bool:
+        return self.model.knows_variance
+
+    def variance(self, X):
+        return self.model.variance(X)
+
+    def interval_width(self, level):
+        return self.model.interval_width(level)
+
+    def span_root(self) -> Array | None:
+        return self.model.span_root()
+
+    def beyond(self, X, root=None):
+        return self.model.beyond(X, root)
+
+    def measure(self, X: RawRows) -> tuple[Any, Any]:
+        return self.model.measure(X)
+
     def support(self) -> Support:
         return self.model.support()
 
@@ -301,6 +373,15 @@ class KernelModel(Model):
         coefficients = jnp.reshape(self.coefficients, (-1, self.num_columns))
         found = jnp.matmul(gram, coefficients, precision="highest")
         return found + jnp.reshape(self.bias, (1, -1))
+
+    def span_root(self) -> Array:
+        every = jnp.ones(self.vectors.shape[0], bool)
+        return scoring.span_root(self.kernel, self.vectors, every)
+
+    def beyond(self, X, root=None):
+        root = self.span_root() if root is None else root
+        every = jnp.ones(self.vectors.shape[0], bool)
+        return scoring.share_beyond(self.kernel, self.vectors, every, root, X)
 
     def evaluate(self, X: RawRows, link: str, first_row: int = 0) -> Any:
         if self.vectors.ndim != 2:
@@ -485,3 +566,84 @@ def support(model: Any) -> Support:
       [1.0, 2.0]
     """
     return model_of(model).support()
+
+
+def variance(model: Any, X: RawRows) -> Any:
+    """How sure a model is of rows, if it knows it; O(n B (B + d)).
+
+    For a regressor it is the variance of the target of each row, its noise included;
+    for `budgetjax.AROW` that of the score. Its square root is a deviation.
+
+    After a refit of an estimator, or of `budgetjax.train`, and after
+    `budgetjax.calibrate`, it is what held-out rows tell: the noise, which may change
+    with the score, plus a part that grows with the distance from the support vectors.
+    A state of `budgetjax.KRLST` or of `budgetjax.Mixture` knows its own.
+
+    Args:
+      model: such a model, or a fitted estimator.
+      X: as for `decision_function`.
+
+    Returns:
+      Variances in the squared unit of the targets, shape `(n,)`; of several real
+      outputs one for each, shape `(n, num_outputs)`.
+
+    Raises:
+      ValueError: if the model knows none, or `X` does not fit.
+
+    Example:
+      >>> state = bj.AROW().init(bj.RBF(1.0), num_features=1, budget=10)
+      >>> state = bj.step(state, jnp.array([0.0]), 1)
+      >>> [round(float(v), 2) for v in bj.variance(state, jnp.array([[0.0], [9.0]]))]
+      [0.01, 1.0]
+    """
+    with names_errors("variance"):
+        _forks.check()
+        model, X = open_estimator(model, X)
+        return model.measure(X)[1]
+
+
+def predict_interval(model: Any, X: RawRows, level: float = 0.9) -> Any:
+    """Intervals that hold a share of all targets, of a regressor that knows how sure.
+
+    They are the predictions, and on both sides a number of deviations: after a refit
+    the one that covered this share of held-out targets, for `budgetjax.Mixture` the one
+    that has covered its level so far, and for `budgetjax.KRLST` that of a Gaussian.
+    Cost: that of `budgetjax.variance`.
+
+    Args:
+      model: as for `budgetjax.variance`.
+      X: as for `decision_function`.
+      level: the share, between 0 and 1.
+
+    Returns:
+      The ends, shape `(n, 2)`, or `(n, num_outputs, 2)`.
+
+    Raises:
+      ValueError: if the model is a classifier, knows no variance, or `X` does not fit.
+
+    Example:
+      >>> state = bj.KRLST().init(
+      ...     bj.RBF(1.0), num_features=1, budget=10, num_classes=None)
+      >>> state = bj.step(state, jnp.array([0.0]), 1.0)
+      >>> low, high = bj.predict_interval(state, jnp.array([[0.0]]))[0]
+      >>> bool(low < 1 < high)
+      True
+    """
+    with names_errors("predict_interval"):
+        _forks.check()
+        model, X = open_estimator(model, X)
+        _checks.open_unit_interval("level", level)
+        if not model.is_regressor:
+            kind = _checks.kind_name(model.inner)
+            raise ArgumentError("model", "be of real targets", f"{kind} of labels")
+        scores, variances = model.measure(X)
+        width = model.interval_width(level)
+        numpy = np if isinstance(variances, np.ndarray) else jnp
+        half = numpy.broadcast_to(width, scores.shape) * numpy.sqrt(variances)
+        ends = numpy.stack([scores - half, scores + half], axis=-1)
+        return model.predict_from_scores(ends)
+
+
+@jax.jit
+def _measure(model: Model, X: Float[Array, "n features"]) -> tuple[Array, Array]:
+    return squeeze_columns(model.scores(X)), model.variance(X)

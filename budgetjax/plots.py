@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike
 from budgetjax import _checks, losses
 from budgetjax._errors import ArgumentError, names_errors
 from budgetjax._rows import RawRows
-from budgetjax.model import KernelModel, Model, Support, model_of
+from budgetjax.model import KernelModel, Model, Support, model_of, predict_interval
 from budgetjax.online.state import State
 from budgetjax.tables import encoding
 from budgetjax.tables.columns import find_column
@@ -235,6 +235,59 @@ def decision_regions(
     names = whole.feature_names or ("feature 1", "feature 2")
     axes.set(xlabel=names[0], ylabel=names[1])
     return axes
+
+
+@names_errors("band")
+def band(
+    model: Any,
+    X: ArrayLike,
+    y: ArrayLike | None = None,
+    *,
+    level: float = 0.9,
+    axes: Axes | None = None,
+) -> Axes:
+    """Draws the predictions of a regressor of one feature, and where targets lie.
+
+    Args:
+      model: as for `budgetjax.predict_interval`, or a fitted estimator.
+      X: rows that say where to draw, shape `(n, 1)`.
+      y: their targets, shape `(n,)`, to draw as dots.
+      level: the share of targets within the band.
+      axes: of matplotlib; None makes a figure.
+
+    Raises:
+      ValueError: if the model has more than one feature or output, or does not know its
+        variance.
+
+    Example:
+      >>> X = np.linspace(0, 6, 300)[:, None]
+      >>> y = np.sin(X[:, 0]) + np.random.default_rng(0).normal(size=300) / 5
+      >>> state = bj.KRLST().init(
+      ...     bj.RBF(1.0), num_features=1, budget=20, num_classes=None)
+      >>> state, _ = bj.run(state, X, y)
+      >>> bj.plots.band(state, X, y).get_xlabel()
+      'feature 1'
+    """
+    model = model_of(model)
+    if model.num_features != 1 or model.target_shape:
+        got = f"{model.num_features} features and {model.num_columns} outputs"
+        raise ArgumentError("model", "have one feature and one output", got)
+    rows = np.asarray(X)
+    if rows.ndim != 2 or rows.shape[1] != 1 or not len(rows):
+        raise ArgumentError("X", "have shape (n, 1), with n at least 1", rows.shape)
+    places = np.linspace(rows.min(), rows.max(), POINTS)[:, None]
+    low, high = np.asarray(predict_interval(model, places, level)).T
+    axes, place = _axes(axes), places[:, 0]
+    if y is not None:
+        axes.plot(rows[:, 0], np.asarray(y), ".", color="0.75", markersize=3, zorder=0)
+    name = f"{100 * level:g} % of targets"
+    axes.fill_between(place, low, high, color=COLORS[0], alpha=0.25, lw=0, label=name)
+    axes.plot(
+        place, np.asarray(model.predict(places)), label="predicted", **_line_style(0)
+    )
+    names = TableModel.of(model).feature_names or ("feature 1",)
+    axes.set(xlabel=names[0], ylabel="target", xlim=(place[0], place[-1]))
+    return _with_grid(axes, legend="best")
 
 
 @names_errors("partial_dependence")

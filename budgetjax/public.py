@@ -26,14 +26,14 @@ from budgetjax.model import Support as Support
 from budgetjax.model import Wrapper as Wrapper
 from budgetjax.model import decision_function as decision_function
 from budgetjax.model import predict as predict
+from budgetjax.model import predict_interval as predict_interval
 from budgetjax.model import support as support
+from budgetjax.model import variance as variance
 from budgetjax.online.changes import average_iterates as average_iterates
 from budgetjax.online.changes import with_kernel as with_kernel
 from budgetjax.online.changes import with_learner as with_learner
-from budgetjax.online.driver import predict_interval as predict_interval
 from budgetjax.online.driver import run as run
 from budgetjax.online.driver import step as step
-from budgetjax.online.driver import variance as variance
 from budgetjax.online.edits import Edits as Edits
 from budgetjax.online.learner import Learner as Learner
 from budgetjax.online.learners.ahpatron import Ahpatron as Ahpatron

@@ -20,6 +20,9 @@ from budgetjax.kernels import Kernel
 
 # Rows per block of scores: their kernel rows fit in a CPU's cache.
 PREDICTION_BLOCK = 1024
+# The smallest ridge of a kernel matrix that is factorised, as a fraction of its
+# diagonal.
+RIDGE = 1e-5
 Scores = TypeVar("Scores", Array, np.ndarray)
 # The labels of the data; traced where they are an argument of a program.
 Classes = np.ndarray | Array
@@ -260,6 +263,64 @@ def _apply_weights(
     else:
         products = jnp.matmul(X, weights, precision="highest")
     return apply_link(link, products + bias)
+
+
+def span_root(
+    kernel: Kernel, vectors: Float[Array | np.ndarray, "m d"], mask: Bool[Array, " m"]
+) -> Float[Array, "m m"]:
+    """The lower Cholesky factor of the kernel matrix, in a program; O(m^2 (m + d)).
+
+    Rows outside the mask are those of the unit matrix. The ridge is as small as
+    rounding allows. The factor of a kernel that is not positive definite is not finite.
+    """
+    vectors = _from_middle(kernel, vectors, mask, vectors)
+    both = mask[:, None] & mask[None]
+    unit = jnp.eye(mask.shape[0], dtype=vectors.dtype)
+    gram = jnp.where(both, kernel.gram(vectors, vectors), unit)
+    most = jnp.max(jnp.diagonal(gram))
+
+    def try_larger(carry: tuple[Array, Array]) -> tuple[Array, Array]:
+        ridge = 10 * carry[0]
+        return ridge, jnp.linalg.cholesky(gram + ridge * most * unit)
+
+    def fails(carry: tuple[Array, Array]) -> Array:
+        return (carry[0] < 1) & ~jnp.all(jnp.isfinite(carry[1]))
+
+    start = jnp.asarray(RIDGE / 10, gram.dtype), jnp.nan * gram
+    return jax.lax.while_loop(fails, try_larger, _sharding.vary(start, gram)[0])[1]
+
+
+def share_beyond(
+    kernel: Kernel,
+    vectors: Float[Array | np.ndarray, "m d"],
+    mask: Bool[Array, " m"],
+    root: Float[Array, "m m"],
+    X: Float[Array, "n d"],
+) -> Float[Array, " n"]:
+    """The share of k(x, x) beyond the span of the vectors in a mask, from 0 to 1.
+
+    It is `1 - k' K^-1 k / k(x, x)`, in a program, with the root of `span_root`; O(n m
+    (m + d)).
+    """
+    X = _from_middle(kernel, vectors, mask, X)
+    squares = kernels.squared_norms(X)
+    rows = kernel.gram(X, _from_middle(kernel, vectors, mask, vectors), squares)
+    rows = jnp.where(mask[None], rows, 0)
+    known = jax.scipy.linalg.solve_triangular(root, rows.T, lower=True)
+    selves = kernel.diag(X, squares)
+    share = 1 - jnp.sum(known * known, axis=0) / jnp.where(selves > 0, selves, 1)
+    # A kernel that is not positive definite has no span.
+    return jnp.where(jnp.isfinite(share), jnp.clip(share, 0, 1), 0)
+
+
+def _from_middle(
+    kernel: Kernel, vectors: Any, mask: Bool[Array, " m"], X: Any
+) -> Float[Array, "n d"]:
+    """Rows as differences from an origin in the middle of vectors far from 0."""
+    X = jnp.asarray(X)
+    if not kernel.shifts:
+        return X
+    return X - kernels.origin_of(kernel, jnp.asarray(vectors), mask)[None]
 
 
 def squeeze_columns(scores: Scores) -> Scores:

@@ -159,6 +159,28 @@ def test_reliability_against_scikit_learn(axes):
     np.testing.assert_allclose(axes.get_lines()[1].get_xdata(), confidence)
 
 
+def test_band(axes):
+    X = np.linspace(0, 6, 200)[:, None]
+    state = bj.KRLST().init(
+        bj.RBF(1.0), num_features=1, budget=20, num_classes=None, num_outputs=1
+    )
+    state, _ = bj.run(state, X, np.sin(X[:, 0]))
+    drawn = plots.band(state, X, np.sin(X[:, 0]), level=0.8, axes=axes)
+    assert drawn is axes
+    dots, line = axes.lines
+    np.testing.assert_array_equal(dots.get_xdata(), X[:, 0])
+    np.testing.assert_allclose(
+        line.get_ydata(), bj.predict(state, line.get_xdata()[:, None])
+    )
+    (band,) = axes.collections
+    ends = np.asarray(bj.predict_interval(state, X[:1], 0.8))[0]
+    corners = band.get_paths()[0].vertices
+    at_start = corners[corners[:, 0] == 0, 1]
+    np.testing.assert_allclose([at_start.min(), at_start.max()], ends, rtol=1e-4)
+    texts = [text.get_text() for text in axes.get_legend().get_texts()]
+    assert texts == ["80 % of targets", "predicted"]
+
+
 def test_support_images(axes):
     model = classifier(features=6, vectors=5)
     plots.support_images(model, (2, 3), axes=axes)
@@ -217,6 +239,10 @@ def wrong(call, message):
             r"reliability_curve: probabilities must have shape \(2, 2\), one row per "
             r"label and one column per class, and at least 1 rows, one per bin, "
             r"got \(3, 2\)",
+        ),
+        wrong(
+            lambda: plots.band(classifier(features=2), np.ones((3, 2))),
+            "band: model must have one feature and one output, got 2 features",
         ),
         wrong(
             lambda: plots.support_images(classifier(features=6), (2, 4)),

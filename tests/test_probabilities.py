@@ -122,12 +122,8 @@ def test_errors():
         bj.probabilities(bj.prune(model, 2), X)
     with pytest.raises(ValueError, match=r"^probabilities: X must have shape"):
         bj.probabilities(model, X[:, :1])
-    number = regressor()
-    for call in (bj.probabilities, lambda model, X: bj.calibrate(model, X, y)):
-        with pytest.raises(ValueError, match="model must be a classifier, got a regre"):
-            call(number, X)
-    with pytest.raises(ValueError, match=r"^refit: calibrate must be False for a r"):
-        bj.refit(number, X, y, loss="squared", calibrate=True)
+    with pytest.raises(ValueError, match="model must be a classifier, got a regre"):
+        bj.probabilities(regressor(), X)
     for labels, weight, says in (
         (y[:3], None, "y must have shape .30,., one label per row"),
         (2 * y, None, "y must be one of -1, 1, got 2 in row"),

@@ -308,7 +308,7 @@ def test_what_does_not_know_its_variance_says_so():
         lambda: bj.variance(state, np.ones((1, 2))),
         lambda: bj.run(state, np.ones((1, 2)), [1], variance=True),
     ):
-        with pytest.raises(ValueError, match="must be one that knows the variance"):
+        with pytest.raises(ValueError, match=r"must .*know\w* the variance"):
             ask()
 
 

@@ -209,6 +209,7 @@ Examples:
   budgetjax predict iris.safetensors new.csv --output predicted.csv
   budgetjax predict iris.safetensors new.csv --scores | head
   budgetjax predict a9a.safetensors a9a.t --output predicted.txt
+  budgetjax predict houses.safetensors new.csv --interval 0.9 --output predicted.csv
 """
 
 
@@ -233,6 +234,13 @@ Examples:
     "--probabilities",
     is_flag=True,
     help="Write CSV with a header: the prediction, and the probability of every class.",
+)
+@click.option(
+    "--interval",
+    type=options.SHARE,
+    metavar="LEVEL",
+    help="Write CSV with a header: the predicted number, and the ends of an interval "
+    "that holds it with this probability, such as 0.9.",
 )
 @options.quiet
 def predict(**given: Any) -> None:

@@ -68,6 +68,7 @@ def format_names() -> tuple[str, ...]:
 
 
 POSITIVE = Finite(min=0, min_open=True)
+SHARE = Finite(min=0, max=1, min_open=True, max_open=True)
 AT_LEAST_0, AT_LEAST_1 = click.IntRange(min=0), click.IntRange(min=1)
 # Slots are 32-bit integers, and one is spare.
 SLOTS = click.IntRange(min=1, max=2**31 - 2)

@@ -10,6 +10,7 @@ from budgetjax import _progress
 from budgetjax.cli import options, reading, reports
 from budgetjax.cli.reading import Model
 from budgetjax.cli.targets import Accuracy
+from budgetjax.model import predict_interval
 from budgetjax.refitting import calibration
 from budgetjax.saving import model_files
 from budgetjax.stream.batches import Batches
@@ -22,6 +23,7 @@ def predict(
     output: str,
     scores: bool,
     probabilities: bool,
+    interval: float | None,
     quiet: bool,
 ) -> None:
     """Writes the predictions of the rows of files, and prints the accuracy."""
@@ -34,11 +36,14 @@ def predict(
         raise click.UsageError("--scores and --probabilities exclude each other.")
     if probabilities:
         reading.check_probabilities("--probabilities", model, chosen)
+    if interval is not None:
+        reading.check_interval("--interval", model, chosen)
     source = reading.open_rows(chosen, file, columns)
     strict = columns.target is not None
     accuracy = Accuracy(source.name, chosen.classes, strict=strict)
     more = "score" if scores else "probability" if probabilities else None
-    lines = _lines(chosen, source, accuracy, more, options.shows_progress(quiet))
+    shows = options.shows_progress(quiet)
+    lines = _lines(chosen, source, accuracy, more, interval, shows)
     if to_file:
         model_files.replace(output, (line.encode() for line in lines))
     else:
@@ -53,9 +58,13 @@ def _lines(
     source: Batches,
     accuracy: Accuracy,
     more: str | None,
+    interval: float | None,
     shows: bool,
 ) -> Iterator[str]:
-    """The output, in pieces; `more` names the numbers after a prediction."""
+    """The output, in pieces; `more` names the numbers after a prediction.
+
+    After one of numbers are the ends of an interval of this level, if any.
+    """
     takes_missing = model.model.takes_missing
     if more is not None and model.classes is not None:
         names = [
@@ -63,6 +72,8 @@ def _lines(
         ]
         single = more == "score" and len(names) == 2
         yield reports.as_csv([["prediction", *([more] if single else names)]])
+    if interval is not None:
+        yield reports.as_csv([["prediction", "low", "high"]])
     bar = _progress.progress_bar("predict", shows, "rows", source.num_rows)
     with bar as report:
         for X, *rest in source:
@@ -76,6 +87,9 @@ def _lines(
                 columns = [map(str, column) for column in values.T]
             else:
                 predicted, columns = np.asarray(model.model.predict(X)), []
+            if interval is not None:
+                ends = np.asarray(predict_interval(model.model, X, interval))
+                columns = [map(str, column) for column in ends.T.tolist()]
             accuracy.add(np.asarray(predicted), rest[0] if rest else None)
             columns.insert(0, map(reports.format_label, predicted))
             yield reports.as_csv(zip(*columns, strict=True))

@@ -310,3 +310,14 @@ def check_probabilities(option: str, path: str, model: Model) -> None:
         raise click.UsageError(
             f"{option}: {path} is not calibrated, as models of --refit are."
         )
+
+
+def check_interval(option: str, path: str, model: Model) -> None:
+    """Rejects models that do not know how sure they are before a row is read."""
+    if model.classes is not None:
+        raise click.UsageError(f"{option}: {path} predicts labels; --probabilities.")
+    if not model.model.knows_variance:
+        raise click.UsageError(
+            f"{option}: {path} does not know how sure it is, as models of --refit do, "
+            "except for the losses poisson and gamma, and those of --learner krlst."
+        )

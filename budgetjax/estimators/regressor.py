@@ -3,16 +3,19 @@
 import dataclasses
 import functools
 from collections.abc import Callable, Sequence
+from typing import Any, Literal, overload
 
 import numpy as np
 from jaxtyping import Array, Float
 from numpy.typing import ArrayLike
 from sklearn.base import RegressorMixin
+from sklearn.utils.validation import check_is_fitted
 
 from budgetjax import _checks, losses
 from budgetjax._errors import ArgumentError, names_class
 from budgetjax.estimators.inputs import Table, Weights
 from budgetjax.estimators.supervised import Supervised
+from budgetjax.model import predict_interval as intervals
 from budgetjax.tables.table_model import PerOutput, TableModel
 from budgetjax.training.rows import Data, Rows
 from budgetjax.training.targets import SeenTargets, centre_targets
@@ -57,6 +60,9 @@ class BudgetedKernelRegressor(RegressorMixin, Supervised):
       >>> bool(model.score(X, y) > 0.99)
       True
       >>> y = y + np.random.default_rng(0).normal(size=500)
+      >>> mean, std = model.fit(X, y).predict(X, return_std=True)
+      >>> mean.shape, bool(0.9 < np.mean(std) < 1.1)
+      ((500,), True)
       >>> several = BudgetedKernelRegressor(20, quantile=[0.1, 0.9], random_state=0)
       >>> several.fit(X, y).predict(X).shape
       (500, 2)
@@ -146,21 +152,82 @@ class BudgetedKernelRegressor(RegressorMixin, Supervised):
         targets, found, seen = centre_targets(y, weights, seen, loss)
         return targets, found._replace(feature_names=labels.feature_names), seen
 
+    @overload
+    def predict(
+        self, X: Table, return_std: Literal[False] = False
+    ) -> Float[np.ndarray, "n ..."]: ...
+    @overload
+    def predict(
+        self, X: Table, return_std: Literal[True]
+    ) -> tuple[Float[np.ndarray, "n ..."], Float[np.ndarray, "n ..."]]: ...
     @names_class
-    def predict(self, X: Table) -> Float[np.ndarray, "n ..."]:
+    def predict(self, X: Table, return_std: bool = False) -> Any:
         """The predicted target of each row; O(n budget features).
 
         Args:
           X: shape `(n, n_features_in_)`.
+          return_std: whether to say how sure it is, too; O(n budget^2) more.
 
         Returns:
           float64, shape `(n,)`, `(n, outputs)`, or `(n, quantiles)` in the order of
-          `quantile`, never decreasing with the level.
+          `quantile`, never decreasing with the level. With `return_std` a second array
+          of this shape, the deviation of the target of each row, its noise included, in
+          the unit of the targets. After a refit it is what rows tell that the model did
+          not learn: noise that may change with the prediction, and a part that grows
+          with the distance from the support vectors.
+
+        Raises:
+          ValueError: with `return_std` for quantiles, for losses whose scores are
+            logarithms, and without a refit, unless the learner knows its variance.
         """
-        predicted = self.model_.predict(self._rows(X)).astype(np.float64)
+        if _checks.flag("return_std", return_std):
+            self._check_knows_variance("return_std", "be False")
+        rows = self._rows(X)
+        predicted = self.model_.predict(rows).astype(np.float64)
         if self.quantile is not None and predicted.ndim > 1:
             predicted[:, np.argsort(self._levels())] = np.sort(predicted, axis=1)
-        return predicted
+        if not return_std:
+            return predicted
+        _, variances = self.model_.measure(rows)
+        return predicted, np.sqrt(np.asarray(variances, np.float64))
+
+    @names_class
+    def predict_interval(
+        self, X: Table, level: float = 0.9
+    ) -> Float[np.ndarray, "n ... two"]:
+        """An interval for the target of each row, as `budgetjax.predict_interval`.
+
+        After a refit it is as many deviations wide as it took to cover this share of
+        rows that the model did not learn, whatever their distribution is.
+
+        Args:
+          X: shape `(n, n_features_in_)`.
+          level: the share of targets to cover, between 0 and 1.
+
+        Returns:
+          float64, shape `(n, 2)`, or `(n, outputs, 2)`.
+
+        Raises:
+          ValueError: where `predict` has no deviation.
+        """
+        self._check_knows_variance("predict_interval", "be of a model that knows it")
+        ends = intervals(self.model_, self._rows(X), level)
+        return np.asarray(ends, np.float64)
+
+    def _check_knows_variance(self, name: str, wanted: str) -> None:
+        """Raises where it is not known how far targets lie from predictions."""
+        check_is_fitted(self)
+        if self.quantile is not None:
+            got = f"quantile={self.quantile!r}: quantile=[0.05, 0.95] is an interval"
+        elif self.model_.link == losses.EXP:
+            got = f"loss={self.loss!r}: loss=None or 'huber' has deviations"
+        elif not self.model_.knows_variance:
+            got = (
+                "a model without a refit: take refit=True, or learner=budgetjax.KRLST()"
+            )
+        else:
+            return
+        raise ArgumentError(name, wanted, got)
 
     @names_class
     def score(self, X: Table, y: ArrayLike, sample_weight: Weights = None) -> float:

@@ -12,7 +12,6 @@ from jaxtyping import Array, Bool, Float, Shaped
 
 from budgetjax import _checks, _counters, _forks, _platform, _sharding, kernels, scoring
 from budgetjax._errors import ArgumentError, names_errors
-from budgetjax._rows import cast_rows
 from budgetjax._shapes import Examples, Index, PerExample, Targets
 from budgetjax.kernels import Kernel
 from budgetjax.online import examples
@@ -165,92 +164,6 @@ def step(
 def _step(state: Kind, x: Array, y: Array, weight: Array) -> Kind:
     X, weights = x[None], weight[None]
     return state.choose_origin(X, weights).learn(X, y[None], weights)[0]
-
-
-@names_errors("variance")
-def variance(state: Online, X: ArrayLike) -> Float[Array, "*n_columns"]:
-    """How sure a learner is of its scores, if it knows it; O(n B (B + d)).
-
-    For `budgetjax.KRLST` it is the variance of the target of each example, its noise
-    included; for `budgetjax.AROW` that of the score. Its square root is a deviation.
-
-    Args:
-      state: of one of these two, or of a learner with a `variance`.
-      X: examples, shape `(n, num_features)`.
-
-    Returns:
-      Variances, shape `(n,)`; of several real outputs one for each, shape
-      `(n, num_outputs)`.
-
-    Raises:
-      ValueError: if the learner knows none, or `X` does not fit.
-
-    Example:
-      >>> state = bj.AROW().init(bj.RBF(1.0), num_features=1, budget=10)
-      >>> state = bj.step(state, jnp.array([0.0]), 1)
-      >>> [round(float(v), 2) for v in bj.variance(state, jnp.array([[0.0], [9.0]]))]
-      [0.01, 1.0]
-    """
-    check_online(state)
-    X = cast_rows(X, state.num_features, state.dtype)
-    known = _variance(state, X)
-    if not isinstance(known, Tracer) and not np.all(np.isfinite(known)):
-        _checks.check_finite(X)
-    return known
-
-
-@names_errors("predict_interval")
-def predict_interval(
-    state: Online, X: ArrayLike, level: float = 0.9
-) -> Float[Array, "*n_columns two"]:
-    """Intervals that hold a share of all targets, of a learner that knows its variance.
-
-    They are the scores, and on both sides a number of deviations: that of a Gaussian
-    for `budgetjax.KRLST`, and for `budgetjax.Mixture` the one that has covered its
-    level of the targets so far. Cost: that of `budgetjax.variance`.
-
-    Args:
-      state: of one of these two.
-      X: examples, shape `(n, num_features)`.
-      level: the share, between 0 and 1.
-
-    Returns:
-      The ends, shape `(n, 2)`, or `(n, num_outputs, 2)`.
-
-    Raises:
-      ValueError: if the state is of labels, knows no variance, or `X` does not fit.
-
-    Example:
-      >>> state = bj.KRLST().init(
-      ...     bj.RBF(1.0), num_features=1, budget=10, num_classes=None)
-      >>> state = bj.step(state, jnp.array([0.0]), 1.0)
-      >>> low, high = bj.predict_interval(state, jnp.array([[0.0]]))[0]
-      >>> bool(low < 1 < high)
-      True
-    """
-    check_online(state)
-    _checks.open_unit_interval("level", level)
-    if not state.is_regressor:
-        raise ArgumentError("state", "be of real targets", _checks.kind_name(state))
-    X = cast_rows(X, state.num_features, state.dtype)
-    return _interval(state, X, jnp.asarray(level, state.dtype))
-
-
-@jax.jit
-def _interval(
-    state: Online, X: Float[Array, "n features"], level: Float[Array, ""]
-) -> Float[Array, "*n_columns two"]:
-    scores = squeeze_columns(state.scores(X))
-    widths = jnp.broadcast_to(state.interval_width(level), scores.shape)
-    half = widths * jnp.sqrt(state.variance(X))
-    return jnp.stack([scores - half, scores + half], axis=-1)
-
-
-@jax.jit
-def _variance(
-    state: Online, X: Float[Array, "n features"]
-) -> Float[Array, "*n_columns"]:
-    return state.variance(X)
 
 
 def check_online(state: object) -> None:

@@ -5,7 +5,6 @@ from typing import Any, NamedTuple, TypeVar
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Integer, Shaped
 
 from budgetjax import (
@@ -130,20 +129,6 @@ class Online(Model, abstract=True):
     @property
     def link(self) -> str:
         return losses.traits(self.loss).link
-
-    @property
-    def knows_variance(self) -> bool:
-        """Whether it has a `variance`."""
-        return False
-
-    def variance(self, X: Float[Array, "n features"]) -> Float[Array, "*n_columns"]:
-        """The variance of the score of each example, or of each column."""
-        wanted = "know the variance of its scores, as budgetjax.KRLST does"
-        raise ArgumentError("state", wanted, _checks.kind_name(self))
-
-    def interval_width(self, level: ArrayLike) -> Float[Array, "*columns"]:
-        """Half of the interval with this share of all targets, in deviations."""
-        return jax.scipy.stats.norm.ppf((1 + jnp.asarray(level, self.dtype)) / 2)
 
     def choose_origin(
         self: Kind, X: Float[Array, "n features"], weights: Float[Array, " n"]
@@ -344,6 +329,19 @@ class State(Online):
 
     def variance(self, X):
         return self.learner.variance(self, X - self.expansion.origin[None])
+
+    def span_root(self) -> Array | None:
+        own = self.expansion
+        if not self.kernel.of_examples:
+            return None
+        return scoring.span_root(self.kernel, own.vectors, own.mask)
+
+    def beyond(self, X, root=None):
+        own, root = self.expansion, self.span_root() if root is None else root
+        if root is None:
+            return super().beyond(X)
+        X = X - own.origin[None]
+        return scoring.share_beyond(self.kernel, own.vectors, own.mask, root, X)
 
     def choose_origin(self, X, weights):
         return self._replace(

@@ -1,5 +1,7 @@
 """Probabilities from scores: one factor, fitted on rows that the model did not learn.
 
+What a regressor knows of its errors is in `budgetjax.refitting.spread`.
+
 The probabilities are the softmax of `factor * scores`, or of `(0, factor * f)` for one
 column of scores f. The factor, the inverse of the temperature, keeps the order of the
 classes: the most probable class is the predicted one. On usps, letter and ijcnn1,
@@ -19,7 +21,9 @@ from budgetjax import _checks, losses
 from budgetjax._errors import ArgumentError, names_errors
 from budgetjax._rows import RawRows
 from budgetjax.model import Model, Scores, open_estimator
-from budgetjax.tables.labels import encode_labels_and_weights
+from budgetjax.refitting.spread import fit_spread
+from budgetjax.tables.labels import check_weights, encode_labels_and_weights
+from budgetjax.tables.spread import Spread
 from budgetjax.tables.table_model import TableModel
 
 # The smallest factor, divided by the largest difference of scores. Even uninformative
@@ -74,9 +78,9 @@ def of_scores(model: Model, scores: Scores) -> Float[Array | np.ndarray, "n clas
 
 
 def factor_of(model: Model) -> Any:
-    """The calibration of a model; 1 if its loss is the logistic one, otherwise None."""
+    """The factor of a classifier; 1 if its loss is the logistic one, otherwise None."""
     logistic = model.link == losses.SOFTMAX
-    found = TableModel.of(model).calibration
+    found = None if model.is_regressor else TableModel.of(model).calibration
     return 1.0 if found is None and logistic else found
 
 
@@ -87,24 +91,27 @@ def calibrate(
     y: ArrayLike,
     weight: ArrayLike | None = None,
 ) -> Any:
-    """The model with a calibration, for `probabilities`; O(n B d).
+    """The model with a calibration, from rows that it did not learn; O(n B d).
 
-    The calibration is the factor of the scores with the least log loss. Use held-out
-    rows (a few hundred are enough): on training rows errors are underestimated.
+    Of a classifier it is the factor of the scores with the least log loss, for
+    `probabilities`; of a regressor the noise around its scores, for `variance` and
+    `predict_interval`. Use held-out rows (a few hundred are enough): on training rows
+    errors are underestimated.
 
     Args:
-      model: a classifier as for `decision_function`.
+      model: a model as for `decision_function`.
       X: rows as for `decision_function`.
-      y: their labels, in the form that `predict` returns, shape `(n,)`.
+      y: their labels, in the form that `predict` returns, shape `(n,)`; or targets,
+        shape `(n,)`, or `(n, num_outputs)` for several outputs.
       weight: factors of their log losses, at least 0, shape `(n,)`; None for 1. The
-        probabilities refer to data in which a row of weight 2 occurs twice.
+        result refers to data in which a row of weight 2 occurs twice.
 
     Returns:
       A `TableModel`, or the given `StreamModel`. Its predictions do not change.
 
     Raises:
-      ValueError: if the model is a regressor, shapes differ, or a label is not one of
-        the model's.
+      ValueError: if shapes differ, a label is not one of the model's, or the scores of
+        a regressor are logarithms.
 
     Example:
       >>> X, y = np.array([[1.0], [2.0], [-1.0], [0.5]]), np.array([1, 1, -1, -1])
@@ -125,10 +132,33 @@ def calibrate(
     """
     _checks.check_not_traced(model, X, y, weight)
     whole, X = open_estimator(model, X)
-    scores = np.asarray(whole.evaluate(X, losses.IDENTITY))
-    given = encode_labels_and_weights(whole, len(scores), y, weight)
-    calibration = fit_factor(scores, *given)
-    return TableModel.of(whole)._replace(calibration=calibration).put_in(whole)
+    if whole.is_regressor:
+        found = _fit_spread(whole, X, y, weight)
+    else:
+        scores = np.asarray(whole.evaluate(X, losses.IDENTITY))
+        given = encode_labels_and_weights(whole, len(scores), y, weight)
+        found = fit_factor(scores, *given)
+    return TableModel.of(whole)._replace(calibration=found).put_in(whole)
+
+
+def _fit_spread(
+    whole: Model, X: RawRows, y: ArrayLike, weight: ArrayLike | None
+) -> Spread | None:
+    """The spread of a regressor, from these rows."""
+    if whole.link != losses.IDENTITY:
+        wanted = "be a classifier, or a regressor whose scores are values"
+        raise ArgumentError("model", wanted, "one of logarithms")
+    table = TableModel.of(whole)
+    scores, beyond = table.scores_and_beyond(X)
+    targets = table.encode_targets(np.asarray(y))
+    expected = scores.shape if table.target_shape else (len(scores),)
+    if targets.shape != expected:
+        wanted = f"have shape {expected}, one target per row of X"
+        raise ArgumentError("y", wanted, targets.shape)
+    if not np.all(np.isfinite(targets)):
+        raise ArgumentError("y", "be finite numbers", "NaN or infinity")
+    weights = check_weights(len(scores), weight)
+    return fit_spread(scores, targets.reshape(scores.shape), beyond, weights)
 
 
 @names_errors("probabilities")

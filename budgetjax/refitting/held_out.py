@@ -1,7 +1,7 @@
 """Held-out examples of a refit, which choose the penalty and metric and calibrate."""
 
 import functools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -17,9 +17,11 @@ from budgetjax.online import driver, importance
 from budgetjax.refitting import calibration, moving_vectors, newton, training_data
 from budgetjax.refitting.newton import Basis
 from budgetjax.refitting.problem import Problem
+from budgetjax.refitting.spread import fit_spread
 from budgetjax.refitting.training_data import Block
 from budgetjax.stream.reservoir import Reservoir, Rows, default_size, is_sparse
 from budgetjax.tables.columns import to_dense, unpack
+from budgetjax.tables.spread import Spread
 
 # A function from rows to the scores of one or more models.
 Scores = Callable[[np.ndarray], Any]
@@ -142,10 +144,17 @@ def _sum_losses(
 
 
 class Judged(NamedTuple):
-    """A fold, and the scores of a model that did not learn its held-out examples."""
+    """A model that did not learn the held-out examples of a fold.
+
+    Attributes:
+      fold: the fold.
+      scores: the scores of the model.
+      beyond: what `budgetjax.Model.beyond` says of rows.
+    """
 
     fold: Fold
     scores: Scores
+    beyond: Scores
 
 
 def deal(
@@ -261,7 +270,7 @@ def chance(
 def fit_calibration(judged: Iterable[Judged]) -> float:
     """The calibration from scores of held-out examples, with one model per fold."""
     scores, codes, weights, shards = [], [], [], Shards()
-    for fold, scores_of in judged:
+    for fold, scores_of, _ in judged:
         for block in fold.held():
             shards, rows = block.shards, np.flatnonzero(block.weights)
             targets = block.targets[rows]
@@ -275,3 +284,27 @@ def fit_calibration(judged: Iterable[Judged]) -> float:
         shards.gather(np.concatenate(codes).astype(np.int32)),
         shards.gather(np.concatenate(weights)),
     )
+
+
+def measure_spread(problem: Problem, judged: Sequence[Judged]) -> Spread | None:
+    """The spread around scores of held-out examples, in the units of the targets."""
+    units, found, shards = problem.units, [], Shards()
+    for fold, scores_of, beyond in judged:
+        rows = training_data.count_rows(fold.held(), np.count_nonzero)
+        every = max(1, -(-rows // MANY))
+        for block in fold.held():
+            shards, rows = block.shards, np.flatnonzero(block.weights)[::every]
+            if not len(rows) and not shards.spans_processes:
+                continue
+            scores = np.asarray(scores_of(block.X))
+            scores = scores.reshape(len(scores), -1)[rows]
+            pair = (
+                one * units.unit + units.origin
+                for one in (scores, block.targets[rows].astype(np.float64))
+            )
+            share = np.asarray(beyond(block.X))[rows]
+            found.append((*pair, share, block.weights[rows]))
+    if not found:
+        return None
+    parts = zip(*found, strict=True)
+    return fit_spread(*(shards.gather(np.concatenate(part)) for part in parts))

@@ -257,12 +257,14 @@ class Trial(NamedTuple):
 
     Attributes:
       scores: the scores of the model that did not learn the held-out examples.
+      beyond: what its `budgetjax.Model.beyond` says of rows.
       finish: learns all examples: the state of the fold with its new vectors; the
         weights, which refer to the root of the fold's basis; and the map of codes, if
         it is that.
     """
 
     scores: Scores
+    beyond: Scores
     finish: Callable[
         [], tuple[Any, Float[np.ndarray, "columns features"], np.ndarray | None]
     ]
@@ -327,7 +329,7 @@ def try_metric(problem: Problem, fold: Fold, penalty: float) -> Trial:
         return _state_after(problem, fold, last, whole)
 
     scores = functools.partial(_scores, learned, fixed)
-    return Trial(scores, finish)
+    return Trial(scores, _beyond_after(problem, fold, learned, fixed), finish)
 
 
 def _has_images(start: Start, vectors: Any) -> bool:
@@ -361,6 +363,23 @@ def _state_after(
         state = state._exchange(kernel=Mapped(basis.kernel, jax.device_put(after)))
     state = problem.with_vectors(state, vectors)
     return state, weights * pace, after if of_codes else None
+
+
+def _beyond_after(
+    problem: Problem, fold: Fold, parameters: PyTree, fixed: PyTree
+) -> Scores:
+    """What `budgetjax.Model.beyond` of the state after steps says of rows."""
+
+    @functools.cache
+    def after() -> tuple[Problem, Any]:
+        state, _, matrix = _state_after(problem, fold, parameters, fixed)
+        return problem if matrix is None else problem._replace(map=matrix), state
+
+    def beyond(X: np.ndarray) -> Array:
+        own, state = after()
+        return own.beyond(state, X)
+
+    return beyond
 
 
 @jax.jit

@@ -98,6 +98,10 @@ class Problem(NamedTuple):
         codes = X if self.coder is None else self.coder.write(X)
         return codes if self.map is None else codes @ self.map
 
+    def beyond(self, state: Any, X: Float[np.ndarray, "n columns"]) -> Array:
+        """What `budgetjax.Model.beyond` of a state says of examples."""
+        return _beyond(state, self.features(X))
+
     def with_vectors(self, state: Any, vectors: Float[Array, "rows d"]) -> Any:
         """The state with other support vectors."""
         return _with_vectors(state, vectors)
@@ -112,3 +116,8 @@ def basis_of(state: Any) -> Array:
 @jax.jit
 def _with_vectors(state: Any, vectors: Array) -> Any:
     return state.learner.with_vectors(state, vectors)
+
+
+@jax.jit
+def _beyond(state: Any, rows: Array) -> Array:
+    return state.beyond(rows)

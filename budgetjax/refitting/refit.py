@@ -27,6 +27,7 @@ from budgetjax.refitting.problem import Problem
 from budgetjax.refitting.training_data import Block, Units
 from budgetjax.tables import scaling
 from budgetjax.tables.encoding import Coder
+from budgetjax.tables.spread import Spread
 from budgetjax.tables.table_model import TableModel, fold_map
 
 # The default relative gain at which a problem counts as solved.
@@ -160,9 +161,10 @@ def refit(
         best pass, and half as many passes over all examples follow.
       tolerance: a problem is solved when a step would gain less than this fraction of
         its objective.
-      calibrate: whether to fit the calibration for `budgetjax.probabilities`, on scores
-        of examples that are held out as for several penalties. With `weight`, the
-        probabilities refer to the weighted examples.
+      calibrate: whether to fit the calibration for `budgetjax.probabilities`, or of a
+        regressor for `budgetjax.variance` and `budgetjax.predict_interval`, on scores
+        of examples that are held out as for several penalties. With `weight`, it refers
+        to the weighted examples.
       seed: the seed of the choice of held-out examples and of the order of steps, or a
         key of `jax.random`.
       progress: show a progress bar with the objective.
@@ -175,7 +177,7 @@ def refit(
       ValueError: if the examples or numbers do not fit the model, it has no support
         vectors, there are no examples, or batches that can be read only once come with
         several penalties, moving vectors, a metric, a calibration or a loss with kinks;
-        or a regressor comes with `calibrate`.
+        or `calibrate` comes with a loss of quantiles, or of logarithms.
 
     Warns:
       UserWarning: if 100 passes were not enough.
@@ -254,8 +256,9 @@ def start_refit(
     _check_map(model, learn_metric)
     moves = _check_moves(inner, move_vectors, learn_metric)
     calibrates = _checks.flag("calibrate", calibrate)
-    if calibrates and inner.is_regressor:
-        raise ArgumentError("calibrate", "be False for a regressor", "True")
+    if calibrates and inner.is_regressor and not losses.is_centred(function):
+        wanted = "be False for a loss of quantiles, or one whose scores are logarithms"
+        raise ArgumentError("calibrate", wanted, "True")
     _checks.positive("tolerance", tolerance)
     penalties = _check_penalties(penalty, inner.dtype)
     newton.check_memory(inner, len(penalties))
@@ -455,18 +458,33 @@ class Draft(NamedTuple):
 
     def errors(self) -> list[Float[np.ndarray, " held"]]:
         """The mistakes or losses on the held-out examples of every fold, weighted."""
-        return [fold.each_error(scores) for fold, scores in self.judged]
+        return [one.fold.each_error(one.scores) for one in self.judged]
 
     def finish(self) -> Any:
         """The refitted model."""
         problem, solution, judged = _solve(self)
         model: Any = _build_model(problem, solution)
-        calibrates = self.problem.calibrates
-        # The calibration of the old coefficients does not apply.
-        factor = held_out.fit_calibration(judged) if calibrates else None
-        if calibrates or not self.problem.is_bare:
-            model = TableModel.of(model)._replace(calibration=factor).put_in(model)
+        if problem.calibrates or not problem.is_bare:
+            # The calibration of the old coefficients does not apply.
+            whole = TableModel.of(model)
+            found = _calibrate(problem, whole, judged) if problem.calibrates else None
+            model = whole._replace(calibration=found).put_in(model)
         return fold_map(model)
+
+
+def _calibrate(
+    problem: Problem, model: TableModel, judged: list[Judged]
+) -> float | Spread | None:
+    """The calibration of a refitted model, from models that did not learn all rows."""
+    if not model.is_regressor:
+        return held_out.fit_calibration(judged)
+    spread = held_out.measure_spread(problem, judged)
+    if spread is None:
+        return None
+    # The targets of the problem had the intercept of the model before.
+    before = TableModel.of(problem.model)
+    more = (np.asarray(model.intercept) - before.intercept) / model.unit
+    return spread._replace(low=spread.low - more, high=spread.high - more)
 
 
 def _judge(problem: Problem) -> Draft:
@@ -493,7 +511,8 @@ def _judge(problem: Problem) -> Draft:
     found = metric.try_metric(problem, fold, penalty)
     if compares and not fold.prefers(judged[0].scores, found.scores):
         return draft
-    return Draft(problem, state, penalty, folds, [Judged(fold, found.scores)], found)
+    judged = [Judged(fold, found.scores, found.beyond)]
+    return Draft(problem, state, penalty, folds, judged, found)
 
 
 def _solve(draft: Draft) -> tuple[Problem, Solution, list[Judged]]:
@@ -510,8 +529,10 @@ def _solve(draft: Draft) -> tuple[Problem, Solution, list[Judged]]:
     if problem.moves and problem.calibrates:
         judged = []
         for fold in folds:
-            _, *moved = _solve_state(problem, penalty, fold.state, fold.learn)
-            judged.append(Judged(fold, functools.partial(newton.scores, *moved)))
+            own, *moved = _solve_state(problem, penalty, fold.state, fold.learn)
+            scores = functools.partial(newton.scores, *moved)
+            beyond = functools.partial(problem.beyond, own)
+            judged.append(Judged(fold, scores, beyond))
     return problem, _solve_state(problem, penalty, state, problem.blocks), judged
 
 
@@ -583,7 +604,11 @@ def _choose_penalty(problem: Problem, folds: list[Fold]) -> tuple[float, list[Ju
     allowed = errors[least] + held_out.LEEWAY * held_out.chance(products, least)
     best = int(np.argmax(np.where(errors <= allowed, penalties, 0)))
     judged = [
-        Judged(fold, functools.partial(newton.scores, fold.basis, each[best]))
+        Judged(
+            fold,
+            functools.partial(newton.scores, fold.basis, each[best]),
+            functools.partial(problem.beyond, fold.state),
+        )
         for fold, each in zip(folds, found, strict=True)
     ]
     return penalties[best], judged

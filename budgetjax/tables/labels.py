@@ -37,17 +37,24 @@ def encode_labels_and_weights(
     model: Model, num_rows: int, y: ArrayLike, weight: ArrayLike | None
 ) -> tuple[Int32[np.ndarray, " n"], Float[np.ndarray, " n"]]:
     """The index of each row's label, and the weights, after checks."""
-    for name, given in ("y", y), ("weight", weight):
-        _checks.check_unmasked(name, given)
+    _checks.check_unmasked("y", y)
     known, y, expected = model.class_labels, np.asarray(y), (num_rows,)
     if known is None:
         raise ArgumentError("model", "be a classifier", "a regressor")
     if y.shape != expected:
         wanted = f"have shape {expected}, one label per row of X"
         raise ArgumentError("y", wanted, y.shape)
+    weights = check_weights(num_rows, weight)
+    return encode_labels(known, y), weights
+
+
+def check_weights(num_rows: int, weight: ArrayLike | None) -> Float[np.ndarray, " n"]:
+    """The weights of rows, by default 1, after checks."""
+    _checks.check_unmasked("weight", weight)
+    expected = (num_rows,)
     weights = np.ones(num_rows) if weight is None else np.asarray(weight, np.float64)
     if weights.shape != expected or not np.all((weights >= 0) & np.isfinite(weights)):
         wanted = f"be finite and at least 0, of shape {expected}, one per row of X"
         got = f"{weights.tolist()[:3]} of shape {weights.shape}"
         raise ArgumentError("weight", wanted, got)
-    return encode_labels(known, y), weights
+    return weights

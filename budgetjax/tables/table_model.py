@@ -1,5 +1,6 @@
 """Models of raw rows: what scales or encodes rows, and knows the labels of the data."""
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -13,12 +14,20 @@ from budgetjax._errors import ArgumentError, names_errors
 from budgetjax._record import static
 from budgetjax._rows import RawRows, SparseMatrix, as_matrix
 from budgetjax.kernels import Mapped
-from budgetjax.model import LinearModel, Model, Scores, Support, Wrapper, model_of
+from budgetjax.model import (
+    LinearModel,
+    Model,
+    Scores,
+    Support,
+    Wrapper,
+    model_of,
+)
 from budgetjax.tables.categories import Categories, as_pairs, read_rows
 from budgetjax.tables.columns import to_dense
 from budgetjax.tables.encoding import Encoding
 from budgetjax.tables.labels import encode_labels
 from budgetjax.tables.scaling import Scaling
+from budgetjax.tables.spread import Spread
 
 # A number, or one per output.
 PerOutput = float | np.floating | Float[np.ndarray, " outputs"]
@@ -35,8 +44,9 @@ class TableModel(Wrapper):
         of the learner, and for regressors.
       feature_names: names of the columns, if known.
       intercept: a number added to all scores, or shape `(num_outputs,)`.
-      calibration: the factor of the scores in the sigmoid or softmax that gives
-        probabilities; None before `calibrate`, or `refit` with `calibrate=True`.
+      calibration: of a classifier, the factor of the scores in the sigmoid or softmax
+        that gives probabilities; of a regressor, a `Spread`, which says how far targets
+        lie from the scores; None before `calibrate`, or `refit` with `calibrate=True`.
       unit: a factor of all scores, applied before the intercept, or shape
         `(num_outputs,)`.
     """
@@ -45,7 +55,7 @@ class TableModel(Wrapper):
     classes: Shaped[np.ndarray, " classes"] | None = None
     feature_names: tuple[str, ...] | None = static(default=None)
     intercept: PerOutput = 0.0
-    calibration: float | None = None
+    calibration: float | Spread | None = None
     unit: PerOutput = 1.0
 
     @classmethod
@@ -134,6 +144,66 @@ class TableModel(Wrapper):
     def scores(self, X):
         found = self._score_traced(X)
         return found[:, None] if found.ndim == 1 else found
+
+    @property
+    def spread(self) -> Spread | None:
+        """How far targets lie from the scores, if it was measured."""
+        return self.calibration if isinstance(self.calibration, Spread) else None
+
+    @property
+    def knows_variance(self) -> bool:
+        if self.spread is not None:
+            return True
+        # Those of classes say nothing about targets.
+        is_one = bool(self.parts) and not self.is_several
+        return is_one and self.model.knows_variance
+
+    def variance(self, X):
+        rows = X if self.scaling is None else self.scaling.transform(X)
+        return self._in_square_units(_measure_part(self._measurable(), rows)[1])
+
+    def interval_width(self, level):
+        if self.spread is None:
+            return self.model.interval_width(level)
+        return scoring.squeeze_columns(self.spread.width(level))
+
+    def measure(self, X: RawRows) -> tuple[Any, Any]:
+        part, root = self._measurable(), None
+        if _checks.is_traced((self, X)):
+            rows = _checks.array("X", X)
+            return self._score_traced(rows), self.variance(rows)
+
+        def say(rows: Array, first: int) -> tuple[Array, Array]:
+            return _measure_part(part, rows, root)
+
+        with jax.ensure_compile_time_eval():
+            if self.spread is not None:
+                root = _span_root(self.model)
+            scores, variances = _in_blocks(self, X, 0, say)
+        return _in_units(self, scores), self._in_square_units(variances)
+
+    def scores_and_beyond(
+        self, X: RawRows
+    ) -> tuple[Float[np.ndarray, "n columns"], Float[np.ndarray, " n"]]:
+        """The scores of the model inside, and what `beyond` says of each row."""
+        root = _span_root(self.model)
+
+        def say(rows: Array, first: int) -> tuple[Array, Array]:
+            return _score_with_beyond(self.model, rows, root)
+
+        scores, beyond = _in_blocks(self, X, 0, say)
+        return scores, beyond
+
+    def _measurable(self) -> tuple[Any, Spread | None]:
+        """The model inside, which knows its variance, or has one that was measured."""
+        self.check_knows_variance()
+        return self.model, self.spread
+
+    def _in_square_units(self, variances: Scores) -> Any:
+        """Variances of targets, of those of the model inside."""
+        if isinstance(variances, np.ndarray):
+            return variances.astype(np.float64) * np.square(self.unit)
+        return variances * jnp.asarray(self.unit, variances.dtype) ** 2
 
     def _score_traced(self, rows: Any) -> Array:
         """The scores inside `jax.jit`, where rows or the model are traced."""
@@ -240,9 +310,59 @@ class TableModel(Wrapper):
         return scaling.apply(X, self.dtype, first_row=first_row)
 
 
-@_sharding.without_context_mesh
+@jax.jit
+def _span_root(model: Model) -> Array | None:
+    return model.span_root()
+
+
+@jax.jit
+def _measure_part(
+    part: tuple[Any, Spread | None],
+    rows: Float[Array, "n features"],
+    root: Array | None = None,
+) -> tuple[Array, Array]:
+    """The scores and variances of a model inside, and of a spread where it has one."""
+    model, spread = part
+    scores = model.scores(rows)
+    if spread is None:
+        return scoring.squeeze_columns(scores), model.variance(rows)
+    variances = spread.variance(scores, model.beyond(rows, root))
+    return scoring.squeeze_columns(scores), scoring.squeeze_columns(variances)
+
+
+@jax.jit
+def _score_with_beyond(
+    model: Model, rows: Float[Array, "n features"], root: Array | None
+) -> tuple[Array, Array]:
+    return model.scores(rows), model.beyond(rows, root)
+
+
 def _score_in_blocks(model: TableModel, X: RawRows, first_row: int) -> np.ndarray:
-    """The scores of raw rows, which are scaled and made dense in blocks."""
+    """The scores of raw rows."""
+
+    def say(rows: Any, first: int) -> list[Array]:
+        return [part.evaluate(rows, losses.IDENTITY, first) for part in model.parts]
+
+    scores = _in_blocks(model, X, first_row, say)
+    joined = np.stack(scores, axis=1) if model.is_several else scores[0]
+    return _in_units(model, joined)
+
+
+def _in_units(model: TableModel, scores: np.ndarray) -> np.ndarray:
+    """The scores of a model of raw rows, of those of the model inside."""
+    if not model.shifts_scores:
+        return scores
+    return model.unit * scores.astype(np.float64) + np.asarray(model.intercept)[None]
+
+
+@_sharding.without_context_mesh
+def _in_blocks(
+    model: TableModel,
+    X: RawRows,
+    first_row: int,
+    say: Callable[[Any, int], Sequence[Array]],
+) -> list[np.ndarray]:
+    """What `say` gives of raw rows, which are scaled and made dense in blocks."""
     shards = _sharding.Shards.of_rows(X)
     if shards.mesh is not None:
         X = shards.local_rows(X, X)  # pyright: ignore[reportArgumentType]
@@ -260,15 +380,8 @@ def _score_in_blocks(model: TableModel, X: RawRows, first_row: int) -> np.ndarra
             # The block goes to the device once, for all models.
             dense = _rows.pad_rows(model._densify(rows, first), size)
             rows = _checks.to_device(shards.place(dense.astype(dtype)), dtype)
-        scores = [
-            shards.local(part.evaluate(rows, losses.IDENTITY, first))[:length]
-            for part in parts
-        ]
-        blocks.append(np.stack(scores, axis=1) if model.is_several else scores[0])
-    scores = np.concatenate(blocks)
-    if not model.shifts_scores:
-        return scores
-    return model.unit * scores.astype(np.float64) + np.asarray(model.intercept)[None]
+        blocks.append([shards.local(one)[:length] for one in say(rows, first)])
+    return [np.concatenate(each) for each in zip(*blocks, strict=True)]
 
 
 def fold_map(model: Any) -> Any:

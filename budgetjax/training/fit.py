@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Shaped
 
 from budgetjax import _checks, _counters, _progress, _threads, losses
 from budgetjax._record import fields_of
@@ -16,7 +16,8 @@ from budgetjax.online import driver
 from budgetjax.online.importance import SeenWeights
 from budgetjax.online.learner import OnlineLearner
 from budgetjax.refitting import held_out, newton
-from budgetjax.refitting.refit import Draft, start_refit
+from budgetjax.refitting.refit import LOSSES, Draft, start_refit
+from budgetjax.refitting.spread import fit_spread
 from budgetjax.stream.model import StreamModel, extend_curve, sum_errors
 from budgetjax.tables import encoding, scaling
 from budgetjax.tables.encoding import Encoding
@@ -281,8 +282,7 @@ def _refit(
                 counts = draft.state.counts._replace(seen=_counters.of(seen))
                 draft = draft._replace(state=draft.state._replace(counts=counts))
         if draft is None:
-            # No row has changed the zero model.
-            return model
+            return measure_empty(recipe, model, examples.targets, examples.weights)
         refitted, learns = draft.finish(), draft.metric is not None
     whole = model.model.add_intercept(refitted.intercept)._replace(
         model=refitted.model,
@@ -291,6 +291,30 @@ def _refit(
     )
     found = measure_importances(whole, examples.X) if learns else None
     return model._replace(model=whole, importances=found)
+
+
+def measure_empty(
+    recipe: Recipe,
+    model: StreamModel,
+    targets: Shaped[np.ndarray, "n ..."],
+    weights: Float[np.ndarray, " n"],
+) -> StreamModel:
+    """A zero model that no row has changed, with the spread of the targets around 0."""
+    whole = model.model
+    if not recipe.regression or not _has_spread(recipe, whole):
+        return model
+    columns = targets.reshape(len(targets), -1)
+    spread = fit_spread(0 * columns, columns, np.zeros(len(columns)), weights)
+    return model._replace(model=whole._replace(calibration=spread))
+
+
+def _has_spread(recipe: Recipe, labels: TableModel) -> bool:
+    """Whether a regressor says how far targets lie from its scores.
+
+    Quantiles, and logarithms of values, have no deviation around them.
+    """
+    loss = recipe.choose(labels).refit_loss
+    return losses.is_centred(LOSSES[loss] if isinstance(loss, str) else loss)
 
 
 def _start_refit(
@@ -356,7 +380,7 @@ def start_recipe_refit(
         learn_metric=learn_metric,
         epochs=epochs,
         tolerance=TOLERANCE,
-        calibrate=labels.classes is not None,
+        calibrate=not recipe.regression or _has_spread(recipe, labels),
         seed=recipe.seed,
         report=report,
     )

@@ -181,6 +181,9 @@ def _train_long(
     )
     if recipe.refit and int(model.state.num_active):
         model = _refit(recipe, batches, model, data, sample, typical(), progress)
+    elif recipe.refit:
+        targets = model.model.encode_targets(data.y)
+        model = fit.measure_empty(recipe, model, targets, data.weights)
     return model._replace(recipe=recipe)
 
 
