@@ -50,6 +50,7 @@ from jaxtyping import Array, Float, Float32, Shaped
 from budgetjax import _checks, _forks
 from budgetjax._errors import ArgumentError, names_class, names_errors, warn
 from budgetjax.kernels import RBF, Kernel
+from budgetjax.model import predict_interval
 from budgetjax.online import defaults, driver
 from budgetjax.online.changes import average_iterates
 from budgetjax.online.engine import decayed_scale
@@ -821,7 +822,7 @@ class BudgetedRegressor(Supervised, base.MiniBatchRegressor):
                 return Interval(-math.inf, math.inf)
             row, _ = self._row(x)
             self._learn_queue()
-            (ends,) = driver.predict_interval(self._state, row[None], level)
+            (ends,) = predict_interval(self._state, row[None], level)
             lower, upper = np.asarray(ends, np.float64).tolist()
         return Interval(lower, upper)
 

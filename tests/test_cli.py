@@ -267,6 +267,7 @@ def test_the_report_of_train(at, monkeypatch):
     monkeypatch.setattr("budgetjax.refitting.refit.ENOUGH_FOR_METRIC", 400)
     output = good(
         "train train.csv --target kind --model new.st --test test.csv --budget 10"
+        " --encode 0"
     )
     fitted = bj.load("new.st")
     X, y = new_data()

@@ -316,6 +316,7 @@ def command(*arguments):
     )
 
 
+@pytest.mark.slow
 def test_the_command_line(tmp_path):
     X, y = rows(400)
     for name, target in ("numbers", y), ("labels", np.where(y > 0, "a", "b")):

@@ -430,7 +430,7 @@ def test_importances_are_of_the_last_fit_and_of_a_metric(fitted):
         assert not hasattr(model, "feature_importances_")
     # And of the last sample of a stream.
     stream = BudgetedKernelClassifier(BUDGET, random_state=0, penalty=1.0)
-    stream.partial_fit(X[:100], LABELS[:100], np.unique(LABELS))
+    stream.partial_fit(X[:40], LABELS[:40], np.unique(LABELS))
     with pytest.raises(AttributeError, match="the last fit has learned no metric"):
         stream.feature_importances_  # noqa: B018
     stream.set_params(learn_metric=True).partial_fit(X[100:300], LABELS[100:300])

@@ -212,7 +212,7 @@ def test_what_river_refuses():
         river.BudgetedClassifier(bj.Mixture(), kernel="linear")
     model = river.BudgetedRegressor(budget=5)
     model.learn_one({"a": 1.0}, 1.0)
-    with pytest.raises(ValueError, match="must be one that knows the variance"):
+    with pytest.raises(ValueError, match="must know the variance of its targets"):
         model.predict_one({"a": 1.0}, with_interval=True)
 
 

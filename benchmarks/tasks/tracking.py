@@ -270,11 +270,13 @@ def ridge(X: np.ndarray, y: np.ndarray) -> Row:
 
 def of_river_model(make: Callable[[], Any], X: np.ndarray, y: np.ndarray) -> Row:
     """The figures of a model of river, with densities if it says any."""
-    model, means, deviations = make(), [], []
+    means: list[float] = []
+    deviations: list[float] = []
+    model = make()
     for x, target in zip(X.tolist(), y.tolist(), strict=True):
-        row = dict(enumerate(x))
+        row: Any = dict(enumerate(x))
         if isinstance(model, linear_model.BayesianLinearRegression):
-            said = model.predict_one(row, with_dist=True)
+            said: Any = model.predict_one(row, with_dist=True)
             means.append(said.mu)
             deviations.append(said.sigma)
         else:

@@ -215,9 +215,10 @@ def check_result(state: Online, scores: Array, X: Array, weights: Array) -> None
 
 def explain_overflow(model: Any, X: Any, first_row: int = 0) -> str:
     """Why a model of these examples is not finite, and what to do."""
-    if not isinstance(model, State):
+    expansion = getattr(model, "expansion", None)
+    if expansion is None:
         return f"numbers of its parts overflow {X.dtype}; scale rows and targets down"
-    origin = np.asarray(model.expansion.origin)
+    origin = np.asarray(expansion.origin)
     rows = np.asarray(X, np.float64) - origin[None]
     spread = np.sqrt(np.sum(np.var(rows, axis=0)))
     away = np.linalg.norm(np.mean(rows, axis=0))
@@ -227,7 +228,7 @@ def explain_overflow(model: Any, X: Any, first_row: int = 0) -> str:
             f"{away:.3g} and a deviation of {spread:.3g}; centre X"
         )
     X = X - origin[None]
-    expansion, squares = model.expansion, kernels.squared_norms(X)
+    squares = kernels.squared_norms(X)
     known = jnp.isfinite(expansion.squares)
     part = slice(scoring.PREDICTION_BLOCK)
     some = model.kernel.gram(
