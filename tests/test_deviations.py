@@ -255,7 +255,7 @@ def test_streams_that_know_their_own_variance():
     assert bj.variance(streamed, X).shape == (600,)
 
 
-def test_what_is_refused():
+def test_what_is_refused(as_installed):
     X, y = rows(300)
     for given, says in (
         ({"quantile": 0.5}, r"be False, got quantile=0.5: quantile=\[0.05, 0.95\]"),

@@ -55,7 +55,7 @@ def _fit_column(
     targets: Float[np.ndarray, " n"],
     beyond: Float[np.ndarray, " n"],
     weights: Float[np.ndarray, " n"],
-) -> tuple[np.ndarray, ...]:
+) -> tuple[float | np.ndarray, ...]:
     """The numbers of a `Spread` for one column."""
     low, high = weighted_quantiles(scores, weights, np.array(ENDS))
     place = np.clip((scores - low) / (high - low or 1.0), 0, 1)
