@@ -15,7 +15,7 @@ from budgetjax.kernels import Kernel
 from budgetjax.online import importance
 from budgetjax.online.changes import average_iterates, with_room
 from budgetjax.online.maintenance import Maintenance
-from budgetjax.online.state import State
+from budgetjax.online.state import Online
 from budgetjax.stream.reservoir import Reservoir, default_size
 from budgetjax.tables.columns import pack, unpack
 from budgetjax.tables.table_model import TableModel
@@ -83,7 +83,7 @@ class OnlineEstimator(Estimator):
     _importances: Float[np.ndarray, " features"] | None = None
 
     @property
-    def state_(self) -> State:
+    def state_(self) -> Online:
         """The model that predicts, as a state of the learner."""
         return self._model.model
 

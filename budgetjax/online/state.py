@@ -146,6 +146,11 @@ class Online(Model, abstract=True):
         return False
 
     @property
+    def num_active(self) -> Integer[Array, "*models"]:
+        """The number of support vectors."""
+        raise NotImplementedError
+
+    @property
     def averages(self) -> bool:
         """Whether it has an average of iterates; see `budgetjax.average_iterates`."""
         return False

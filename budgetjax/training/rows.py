@@ -14,7 +14,7 @@ from budgetjax._errors import ArgumentError
 from budgetjax._rows import SparseMatrix, pad_rows, rows_at_once
 from budgetjax.kernels import Kernel
 from budgetjax.online import defaults, driver
-from budgetjax.online.state import State
+from budgetjax.online.state import Online
 from budgetjax.refitting import training_data
 from budgetjax.stream.batches import Batches
 from budgetjax.tables import scaling
@@ -285,12 +285,12 @@ class Examples(NamedTuple):
 
 
 def learn(
-    state: State,
+    state: Online,
     examples: Examples,
     order: Int[np.ndarray, " n"],
     size: int | None = None,
     block_size: int | None = None,
-) -> Iterator[tuple[State, Array, Int[np.ndarray, " rows"]]]:
+) -> Iterator[tuple[Online, Array, Int[np.ndarray, " rows"]]]:
     """Learns the examples in this order, in parts of this size.
 
     It yields the state after each part, with the scores of its rows before they were
