@@ -223,7 +223,8 @@ def test_rows_far_from_0_are_learned_as_well(kind):
     X, y = stream(kind)
 
     def fits(away):
-        whole = made(kind).fit(X + away, y)
+        # Steps of a metric make much of last digits.
+        whole = made(kind, learn_metric=False).fit(X + away, y)
         return whole, fed(made(kind, refit=False), X + away, y, (30, 30))
 
     near = fits(0)
