@@ -225,6 +225,10 @@ NOT_DEFAULT = {
     "phi": 0.9,
     "epsilon": 0.3,
     "radius": 3.0,
+    "share": 0.02,
+    "level": 0.5,
+    "rate": 0.1,
+    "fast": True,
 }
 # So says the docstring.
 DOCUMENTED = {("penalty", "variant")}

@@ -344,16 +344,18 @@ def test_few_noisy_rows_are_not_learned_by_heart(form):
 
 @in_two_ways
 def test_noise_has_the_confidence_that_it_deserves(form):
+    # Of one draw of rows the difference has a deviation of 0.02. It was 0.04 too much.
+    # With a metric of so few noisy rows it has one of 0.06, on any machine another.
+    draws, near = (4, 0.02) if form else (12, 0.05)
     confidence = accuracy = 0
-    for seed in range(4):
+    for seed in range(draws):
         random = np.random.default_rng(seed)
         X = random.normal(size=(3500, 10))
         y = X[:, 0] + 2 * random.normal(size=len(X)) > 0
         model = BudgetedKernelClassifier(random_state=0, **form).fit(X[:500], y[:500])
-        confidence += np.mean(np.max(model.predict_proba(X[500:]), axis=1)) / 4
-        accuracy += model.score(X[500:], y[500:]) / 4
-    # Of one draw of rows the difference has a deviation of 0.02. It was 0.04 too much.
-    assert confidence == pytest.approx(accuracy, abs=0.02)
+        confidence += np.mean(np.max(model.predict_proba(X[500:]), axis=1)) / draws
+        accuracy += model.score(X[500:], y[500:]) / draws
+    assert confidence == pytest.approx(accuracy, abs=near)
     assert accuracy > 0.6
 
 
