@@ -192,7 +192,7 @@ def figures(y: np.ndarray, mean: np.ndarray, variance: Any, half: Any) -> Row:
 
 
 @jax.jit
-def prequential(state: Any, X: Any, y: Any) -> tuple[Any, Any, Any, Any]:
+def prequential(state: Any, X: Any, y: Any) -> tuple[Any, Any, Any]:
     """Scores, variances and half-widths of intervals, each before its row."""
 
     def step(state: Any, row: Any) -> Any:
@@ -201,14 +201,12 @@ def prequential(state: Any, X: Any, y: Any) -> tuple[Any, Any, Any, Any]:
         said = (low + high) / 2, bj.variance(state, x[None])[0], (high - low) / 2
         return bj.step(state, x, y), said
 
-    state, said = jax.lax.scan(step, state, (X, y))
-    return state, *said
+    return jax.lax.scan(step, state, (X, y))[1]
 
 
 def of_state(state: Any, X: np.ndarray, y: np.ndarray) -> Row:
     """The figures of a state that knows its variance."""
-    _, mean, variance, half = map(np.asarray, prequential(state, X, y)[:4])  # type: ignore[assignment]
-    return figures(y, mean, variance, half)
+    return figures(y, *map(np.asarray, prequential(state, X, y)))
 
 
 def sgd(X: np.ndarray, gamma: Any, rate: Any) -> Any:

@@ -319,5 +319,6 @@ def check_interval(option: str, path: str, model: Model) -> None:
     if not model.model.knows_variance:
         raise click.UsageError(
             f"{option}: {path} does not know how sure it is, as models of --refit do, "
-            "except for the losses poisson and gamma, and those of --learner krlst."
+            "except for the losses poisson and gamma, and those of --learner krlst or "
+            "mixture."
         )

@@ -79,22 +79,8 @@ class OnlineLearner(Record, abstract=True):
             return False
         return num_classes == 2 or "num_classes" in cls.takes
 
-    def init(
-        self,
-        kernel: Kernel,
-        *,
-        num_features: int,
-        budget: ArrayLike,
-        num_classes: int | None = 2,
-        num_outputs: int = 1,
-        maintenance: Maintenance | None = None,
-        vectors: ArrayLike | None = None,
-        average: bool | int = False,
-        seed: ArrayLike = 0,
-        capacity: int | None = None,
-        dtype: DTypeLike = jnp.float32,
-    ) -> Online:
-        """A model that has learned nothing."""
+    def init(self, *arguments: Any, **named: Any) -> Online:
+        """A model that has learned nothing, with arguments as those of `Learner`."""
         raise NotImplementedError
 
     def _check_taken(
