@@ -994,9 +994,11 @@ def asked(monkeypatch):
 
     def start_refit(model, **more):
         note(model.model, **more)
-        return types.SimpleNamespace(
+        draft = types.SimpleNamespace(
             metric=None, state=model.model, errors=lambda: [], finish=lambda: model
         )
+        draft.learn_metric = lambda passes=None: draft
+        return draft
 
     def one_class(state, X, **more):
         note(state, X, **more)

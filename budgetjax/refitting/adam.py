@@ -11,6 +11,7 @@ import optax
 from jaxtyping import Array, Float, Integer, PyTree
 
 from budgetjax._sharding import Shards
+from budgetjax.refitting import training_data
 from budgetjax.refitting.training_data import Block
 
 # `objective(parameters, fixed, first, X, targets, weights)`, the mean over a batch.
@@ -75,12 +76,12 @@ def run_adam(
     counts, shards = [], Shards()
     for block in blocks():
         shards = block.shards
-        counts.append(block.weights.shape[0])
+        counts.append(len(find_examples(block)))
     devices = shards.local_number
-    # The rows of a step on this process, of which each device has as many.
-    batch = devices * max(1, kind.batch // shards.number)
-    once = sum(-(-count // batch) for count in counts)
-    repeats = -(-kind.fewest // once)
+    # The rows of a step on each device.
+    share = max(1, kind.batch // shards.number)
+    once = sum(-(-count // share) for count in counts)
+    repeats = -(-kind.fewest // max(1, once))
     steps = epochs * repeats * once
     schedule = (kind.rate, steps, max(1, min(RAMP, steps // 10)))
     shapes = jax.eval_shape(ADAM.init, cast(Any, parameters))
@@ -92,18 +93,20 @@ def run_adam(
     for epoch in range(epochs):
         values = []
         for block in blocks():
-            # Other rows of the block fill its last batch.
-            size = block.weights.shape[0]
-            own, share = size // devices, batch // devices
-            length = -(-own // share) * share
-            orders = [
-                np.resize(random.permutation(own), length)
-                for _ in range(devices * repeats)
-            ]
-            order = np.reshape(orders, (-1, share)).astype(np.int32)
-            rows = shards.place((*block[:3], order))
+            examples = find_examples(block)
+            length = -(-len(examples) // share)
+            # One program serves any number of examples in a block.
+            most = -(-len(block.weights) // (devices * share)) + kind.fewest
+            order = np.zeros((devices, most, share), np.int32)
+            for own in order:
+                for i in range(0, repeats * length, max(1, length)):
+                    # Other rows of the block fill its last batch.
+                    drawn = np.resize(random.permutation(examples), length * share)
+                    own[i : i + length] = drawn.reshape(length, share)
+            rows = shards.place((*block[:3], order.reshape(-1, share)))
             parameters, memory, value = _run_steps(
-                objective, parameters, memory, fixed, rows, schedule, shards
+                *(objective, parameters, memory, fixed, rows),
+                *(np.int32(repeats * length), schedule, shards),
             )
             values.append(value)
         # Not before: the next block is made ready while the device learns one.
@@ -117,17 +120,38 @@ def run_adam(
     return shards.one(best), passes
 
 
+def find_examples(block: Block) -> Integer[np.ndarray, " examples"]:
+    """The rows of a block from which steps draw: those with a weight.
+
+    Devices that share a block take equal numbers of steps, so each draws from all of
+    its rows.
+    """
+    if block.shards.mesh is not None:
+        return np.arange(len(block.weights) // block.shards.local_number)
+    return np.flatnonzero(block.weights)
+
+
+def count_examples(blocks: Iterable[Block]) -> int:
+    """The number of rows from which steps of all devices draw."""
+
+    def count(block: Block) -> int:
+        return len(find_examples(block)) * block.shards.local_number
+
+    return int(training_data.total(blocks, count))
+
+
 @functools.partial(jax.jit, static_argnums=0)
 def _run_steps(
     objective: Objective,
     parameters: Parameters,
     memory: optax.OptState,
     fixed: PyTree,
-    rows: tuple[Array, Array, Array, Integer[Array, "steps batch"]],
+    rows: tuple[Array, Array, Array, Integer[Array, "most batch"]],
+    number: Integer[Array, ""],
     schedule: tuple[Any, Any, Any],
     shards: Shards,
 ) -> tuple[Parameters, optax.OptState, Float[Array, ""]]:
-    """One step per row of a device's order; and the mean objective.
+    """Steps for this number of rows of a device's order; and the mean objective.
 
     The rows are the arrays of a block and the order, both divided among the devices.
     The slopes of a step are the means of those of all devices. The schedule is the
@@ -136,7 +160,7 @@ def _run_steps(
     """
 
     def take_steps(rows: PyTree, rest: PyTree) -> tuple[Any, Any, Array]:
-        (*block, order), (parameters, memory, fixed, schedule) = rows, rest
+        (*block, order), (parameters, memory, fixed, number, schedule) = rows, rest
         highest, steps, ramp = schedule
 
         def update(slopes, memory, parameters):
@@ -146,18 +170,21 @@ def _run_steps(
             changes, memory = ADAM.update(slopes, memory)
             return jax.tree.map(lambda change: -rate * change, changes), memory
 
-        def body(carry, rows):
-            parameters, memory = carry
+        def body(i, carry):
+            parameters, memory, total = carry
+            rows = order[i]
             batch = rows[0], *(array[rows] for array in block)
             value, slopes = shards.mean(
                 jax.value_and_grad(objective)(parameters, fixed, *batch)
             )
-            return apply_slopes(update, parameters, memory, slopes), value
+            moved = apply_slopes(update, parameters, memory, slopes)
+            return *moved, total + value
 
-        (parameters, memory), values = jax.lax.scan(body, (parameters, memory), order)
-        return parameters, memory, values.mean()
+        start = parameters, memory, jnp.zeros((), block[0].dtype)
+        found = jax.lax.fori_loop(0, number, body, start)
+        return *found[:2], found[2] / jnp.maximum(number, 1).astype(found[2].dtype)
 
-    rest = parameters, memory, fixed, schedule
+    rest = parameters, memory, fixed, number, schedule
     return shards.map_equal(take_steps, rows, rest)
 
 

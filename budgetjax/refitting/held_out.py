@@ -290,7 +290,7 @@ def measure_spread(problem: Problem, judged: Sequence[Judged]) -> Spread | None:
     """The spread around scores of held-out examples, in the units of the targets."""
     units, found, shards = problem.units, [], Shards()
     for fold, scores_of, beyond in judged:
-        rows = training_data.count_rows(fold.held(), np.count_nonzero)
+        rows = training_data.count_rows(fold.held())
         every = max(1, -(-rows // MANY))
         for block in fold.held():
             shards, rows = block.shards, np.flatnonzero(block.weights)[::every]

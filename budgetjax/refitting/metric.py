@@ -50,7 +50,7 @@ from budgetjax import _checks, _half_precision, losses
 from budgetjax._sharding import Shards
 from budgetjax.kernels import Kernel, Mapped
 from budgetjax.refitting import training_data
-from budgetjax.refitting.adam import Steps, run_adam
+from budgetjax.refitting.adam import Steps, count_examples, run_adam
 from budgetjax.refitting.held_out import Fold, Scores
 from budgetjax.refitting.moving_vectors import norm_and_scores, unit_of, values
 from budgetjax.refitting.newton import of_problems
@@ -235,9 +235,7 @@ def init_map(
     )
     if is_full:
         return np.eye(width, rank, dtype=dtype)
-    every = -(
-        -training_data.count_rows(problem.blocks(), np.count_nonzero) // DIRECTIONS_OF
-    )
+    every = -(-training_data.count_rows(problem.blocks()) // DIRECTIONS_OF)
     given, shards = [], Shards()
     for block in problem.blocks():
         shards = block.shards
@@ -270,8 +268,8 @@ class Trial(NamedTuple):
     ]
 
 
-def try_metric(problem: Problem, fold: Fold, penalty: float) -> Trial:
-    """Learns a metric on the examples of a fold.
+def try_metric(problem: Problem, fold: Fold, penalty: float, passes: int) -> Trial:
+    """Learns a metric on the examples of a fold in this number of passes, or more.
 
     Cost per epoch: O(n (d r + B (r + C))) for a map to r features, and O(B d^2) more
     per step if r = d. One factor per feature counts as r = d without the terms of maps.
@@ -280,7 +278,7 @@ def try_metric(problem: Problem, fold: Fold, penalty: float) -> Trial:
     expansion = fold.state.expansion
     mask = np.asarray(expansion.mask)
     vectors = np.where(mask[:, None], expansion.vectors, 0)
-    rows, count = (training_data.count_rows(read()) for read in (blocks, fold.learn))
+    rows, count = (count_examples(read()) for read in (blocks, fold.learn))
     first = start_from(problem, kernel, vectors[mask], count)
     inner = kernel.kernel if isinstance(kernel, Mapped) else kernel
     basis = fold.basis._replace(kernel=inner)
@@ -290,9 +288,8 @@ def try_metric(problem: Problem, fold: Fold, penalty: float) -> Trial:
     unit = VECTOR_RATE * unit_of(vectors[mask])
     kind = unit.dtype.type
     of_labels = losses.takes_labels(loss)
-    assert problem.epochs is not None, "the draft has counted them"
     once = max(FEWEST_AT_ONCE, -(-count // BATCH))
-    epochs = max(problem.epochs, -(-FEWEST_STEPS * problem.epochs // once))
+    epochs = max(passes, -(-FEWEST_STEPS * passes // once))
     more = len(mask) * epochs * once / (FEATURES * STEPS)
     faster = max(1, columns / CLASSES) if of_labels else 1
     # The units of the weights, and of the scores.

@@ -19,8 +19,7 @@ from jaxtyping import Array, Float, Integer, PyTree
 
 from budgetjax import kernels
 from budgetjax.online import support_set
-from budgetjax.refitting import training_data
-from budgetjax.refitting.adam import EPOCHS, Steps, run_adam
+from budgetjax.refitting.adam import EPOCHS, Steps, count_examples, run_adam
 from budgetjax.refitting.newton import Basis, of_problems
 from budgetjax.refitting.problem import Problem
 from budgetjax.refitting.training_data import Block
@@ -46,7 +45,7 @@ def move_vectors(
 
     The weights are the solution for those of the basis, with which the steps start.
     """
-    rows = training_data.count_rows(blocks())
+    rows = count_examples(blocks())
     mask = np.asarray(basis.expansion.mask)
     original = np.asarray(basis.expansion.vectors)
     vectors = np.where(mask[:, None], original, 0)

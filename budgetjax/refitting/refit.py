@@ -22,6 +22,7 @@ from budgetjax.online.maintenance.removal import Unbudgeted
 from budgetjax.online.state import State
 from budgetjax.refitting import held_out, metric, moving_vectors, newton, training_data
 from budgetjax.refitting.held_out import Fold, Judged
+from budgetjax.refitting.metric import Trial
 from budgetjax.refitting.newton import Basis
 from budgetjax.refitting.problem import Problem
 from budgetjax.refitting.training_data import Block, Units
@@ -151,12 +152,12 @@ def refit(
         for one factor per feature. Of a model whose encoding has a map, as that of
         `fit_encoding`, this map is learned, to as many features as it has; it and the
         vectors are rounded to the 11 bits of float16, which halves model files. With at
-        least 200 examples, and as many as features or columns, "auto" keeps a learned
+        least 50 examples, and as many as features or columns, "auto" keeps a learned
         map if it makes fewer mistakes on a fifth of them than new coefficients alone.
         With a metric, a classifier has the logistic loss over all classes, with labels
         smoothed by half of the error rate, at most 5 percent.
       epochs: passes of Adam, for vectors or for the metric; None is 20 for vectors, and
-        for a metric 40, or fewer of many examples, down to 27. For a
+        for a metric 80, or fewer of many examples, down to 27. For a
         metric, a fifth of up to 10,000 examples, or 1,000 to 2,000 of more, choose the
         best pass, and half as many passes over all examples follow.
       tolerance: a problem is solved when a step would gain less than this fraction of
@@ -222,7 +223,7 @@ def refit(
             seed=seed,
             report=report,
         )
-        return draft.finish()
+        return draft.learn_metric().finish()
 
 
 def start_refit(
@@ -241,7 +242,7 @@ def start_refit(
     seed: Any,
     report: Callable[[str], object],
 ) -> "Draft":
-    """The first part of `refit`, which makes its choices by held-out examples."""
+    """The first part of `refit`: the penalty, by held-out examples."""
     _checks.check_not_traced(state, X, y, weight, penalty)
     model = find_model(state)
     given = model.inner
@@ -281,7 +282,7 @@ def start_refit(
         seed=_checks.numpy_seed(seed),
         report=report,
     )
-    return _judge(problem)
+    return _draft(problem)
 
 
 def _pose_problem(
@@ -436,11 +437,12 @@ def _rescale(problem: Problem) -> Problem:
 
 
 class Draft(NamedTuple):
-    """A refit whose choices are made, on held-out examples if there are any.
+    """A refit whose penalty is chosen, on held-out examples if there are any.
 
     Attributes:
       problem: the arguments and examples.
       state: the state to refit.
+      rows: the number of examples, if any are held out.
       penalty: the best penalty.
       folds: held-out examples, if there is anything to judge.
       judged: folds, and the best models that did not learn their held-out examples, if
@@ -451,10 +453,31 @@ class Draft(NamedTuple):
 
     problem: Problem
     state: Any
+    rows: int
     penalty: float
     folds: list[Fold]
     judged: list[Judged]
-    metric: metric.Trial | None
+    metric: Trial | None = None
+
+    def learn_metric(self, passes: int | None = None) -> "Draft":
+        """The same with a metric, if that is wanted, after this number of passes.
+
+        By default they are those of the problem, or suit the number of examples.
+        """
+        problem, rows = self.problem, self.rows
+        compares = _compares_metric(problem, self.state, rows)
+        if not (problem.learns or compares):
+            return self
+        fold = self.folds[0].with_fewer(rows)
+        if not int(fold.state.num_active):
+            # All examples that count are held out.
+            return self
+        passes = passes or problem.epochs or metric.count_passes(rows)
+        found = metric.try_metric(problem, fold, self.penalty, passes)
+        if compares and not fold.prefers(self.judged[0].scores, found.scores):
+            return self
+        judged = [Judged(fold, found.scores, found.beyond)]
+        return self._replace(judged=judged, metric=found)
 
     def errors(self) -> list[Float[np.ndarray, " held"]]:
         """The mistakes or losses on the held-out examples of every fold, weighted."""
@@ -487,11 +510,11 @@ def _calibrate(
     return spread._replace(low=spread.low - more, high=spread.high - more)
 
 
-def _judge(problem: Problem) -> Draft:
-    """The choices of penalty and metric by held-out examples."""
+def _draft(problem: Problem) -> Draft:
+    """The folds and the choice of the penalty."""
     state, rows = problem.model.inner, 0
     if problem.judges:
-        rows = training_data.count_rows(problem.blocks(), np.count_nonzero)
+        rows = training_data.count_rows(problem.blocks())
     number = held_out.FOLDS if rows <= held_out.FEW else 1
     compares = _compares_metric(problem, state, rows)
     penalty, judged, folds = problem.penalties[0], [], []
@@ -500,24 +523,12 @@ def _judge(problem: Problem) -> Draft:
         penalty, judged = _choose_penalty(problem, folds)
     elif problem.learns or problem.calibrates:
         folds = _make_folds(problem, 1 if problem.learns else number, state)
-    draft = Draft(problem, state, penalty, folds, judged, None)
-    if not (problem.learns or compares):
-        return draft
-    epochs = problem.epochs or metric.count_passes(rows)
-    problem, fold = problem._replace(epochs=epochs), folds[0].with_fewer(rows)
-    if not int(fold.state.num_active):
-        # All examples that count are held out.
-        return draft
-    found = metric.try_metric(problem, fold, penalty)
-    if compares and not fold.prefers(judged[0].scores, found.scores):
-        return draft
-    judged = [Judged(fold, found.scores, found.beyond)]
-    return Draft(problem, state, penalty, folds, judged, found)
+    return Draft(problem, state, rows, penalty, folds, judged)
 
 
 def _solve(draft: Draft) -> tuple[Problem, Solution, list[Judged]]:
     """The problem after a metric, the solution, and the models for the calibration."""
-    problem, state, penalty, folds, judged, _ = draft
+    problem, state, _, penalty, folds, judged, _ = draft
     if draft.metric is not None:
         with_metric, weights, matrix = draft.metric.finish()
         state = resume(state, with_metric)

@@ -37,8 +37,8 @@ NEAR = 5.0
 # Up to this many rows of an array are kept as codes, if these take up to so many bytes.
 # Programs that need not write them serve other rows, too.
 FEW_TO_WRITE, BYTES_TO_WRITE = 10_000, 64 * 2**20
-# Codes under a map have a multiple of the second number, and at least the first.
-FEWEST_CODES, CODES = 256, 128
+# Codes under a map have a multiple of this number, so that one program serves others.
+CODES = 64
 
 # Rows, targets and weights, and the devices that share them.
 Arrays = tuple[Any, ...]
@@ -148,7 +148,7 @@ def find_coder(model: Any, learns_map: bool) -> Coder | None:
 
 def pad_codes(number: int) -> int:
     """A number of codes, of few numbers for few programs."""
-    return max(FEWEST_CODES, -(-number // CODES) * CODES)
+    return max(1, -(-number // CODES)) * CODES
 
 
 def _write_few(batch: Arrays, coder: Coder | None) -> tuple[Arrays, Coder | None]:
@@ -238,11 +238,9 @@ def total(blocks: Iterable[Block], number: Callable[[Block], Any]) -> Any:
     return shards.total(found)
 
 
-def count_rows(
-    blocks: Iterable[Block], count: Callable[[np.ndarray], int] = len
-) -> int:
-    """The number of rows of all processes, from the weights of each block."""
-    return int(total(blocks, lambda block: count(block.weights)))
+def count_rows(blocks: Iterable[Block]) -> int:
+    """The number of rows of all processes that have a weight."""
+    return int(total(blocks, lambda block: np.count_nonzero(block.weights)))
 
 
 class _Kept:

@@ -37,11 +37,9 @@ MANY_COLUMNS = 1024
 # Up to this many rows are streamed as a refit does its folds, by a program that is
 # compiled more quickly. Longer blocks save at most 5 microseconds per row.
 FEW_TO_STREAM = 50_000
-# The maximum number of rows on which encodings are compared; the best one learns all
-# rows.
-MOST_TO_COMPARE = held_out.MANY
-# The passes of a metric in such a comparison, whose models are thrown away.
-PASSES_TO_COMPARE = 20
+# Encodings are compared on at most this number of rows, by metrics of so many passes,
+# which are thrown away; the best one learns all rows.
+MOST_TO_COMPARE, PASSES_TO_COMPARE = held_out.MANY, 10
 # In a stream, the maximum slope of a loss that does not depend on the error alone.
 STEEPEST = 5.0
 
@@ -84,50 +82,35 @@ def fit(
         data = data._replace(X=data.X[:, used])
     orders = draw_orders(recipe, len(data.weights)) if orders is None else orders
     forms = recipe.encodings(data.X, data.nominal)
-    forms = choose_encodings(recipe, data, forms, orders[0], progress)
-    solves = solve is not None
-    candidates = [
-        stream(recipe, data, codes, orders, progress, solves=solves) for codes in forms
-    ]
-    model = candidates[0].model
-    if solve is not None:
-        model = solve(candidates[0])
-    elif recipe.refit:
-        model = _refit(recipe, candidates, progress)
+    if solve is not None or not recipe.refit:
+        codes = forms[-1]
+        candidate = stream(recipe, data, codes, orders, progress, solves=bool(solve))
+        model = candidate.model if solve is None else solve(candidate)
+    else:
+        model = _refit(recipe, data, forms, orders, progress)
     if used is not None:
         model = _spread_columns(model, used, columns)
     return model._replace(recipe=recipe)
 
 
-def choose_encodings(
+def compare(
     recipe: Recipe,
     data: Data,
     forms: Sequence[Encoding | None],
-    order: Int[np.ndarray, " n"],
+    orders: Sequence[Int[np.ndarray, " n"]],
     progress: bool,
-) -> Sequence[Encoding | None]:
-    """One of several encodings where rows are many; all of them where they are few."""
-    if not recipe.refit:
-        return forms[-1:]
-    if len(forms) == 1 or np.count_nonzero(data.weights) <= MOST_TO_COMPARE:
-        return forms
-    at = training_rows.spread_rows(order, data.weights, MOST_TO_COMPARE)
-    return (compare(recipe, data.part(at), forms, progress),)
+) -> tuple[Candidate, Draft | None]:
+    """The model in the form in which these rows, held out, are predicted best.
 
-
-def compare(
-    recipe: Recipe, data: Data, forms: Sequence[Encoding | None], progress: bool
-) -> Encoding | None:
-    """The encoding with which these rows, held out, are predicted best."""
-    if len(forms) == 1:
-        return forms[0]
-    orders = [np.arange(len(data.weights))]
+    Metrics are learned in a few passes for this; the draft has none.
+    """
     candidates = [stream(recipe, data, codes, orders, progress) for codes in forms]
     with refitting(progress) as report:
-        drafts = [
-            _start_refit(recipe, one, report, PASSES_TO_COMPARE) for one in candidates
-        ]
-        return forms[find_best(drafts)]
+        drafts = [_start_refit(recipe, one, report) for one in candidates]
+        if len(drafts) == 1:
+            return candidates[0], drafts[0]
+        best = find_best([_learn_metric(one, PASSES_TO_COMPARE) for one in drafts])
+    return candidates[best], drafts[best]
 
 
 def stream(
@@ -261,13 +244,22 @@ def limit_budget(
 
 
 def _refit(
-    recipe: Recipe, candidates: Sequence[Candidate], progress: bool
+    recipe: Recipe,
+    data: Data,
+    forms: Sequence[Encoding | None],
+    orders: Sequence[Int[np.ndarray, " n"]],
+    progress: bool,
 ) -> StreamModel:
-    """The best of models of the same rows, with new coefficients or a metric."""
+    """The model of the best form, with new coefficients or a metric."""
+    if len(forms) > 1 and np.count_nonzero(data.weights) > MOST_TO_COMPARE:
+        at = training_rows.spread_rows(orders[0], data.weights, MOST_TO_COMPARE)
+        found, _ = compare(recipe, data.part(at), forms, [np.arange(len(at))], progress)
+        forms = (found.examples.codes,)
+    (model, examples, stream_all), draft = compare(
+        recipe, data, forms, orders, progress
+    )
     with refitting(progress) as report:
-        drafts = [_start_refit(recipe, one, report) for one in candidates]
-        best = find_best(drafts)
-        (model, examples, stream_all), draft = candidates[best], drafts[best]
+        draft = _learn_metric(draft)
         if stream_all is not None:
             # All rows count, unless there is a metric, which comes with the vectors of
             # a fold.
@@ -275,6 +267,7 @@ def _refit(
                 model = stream_all()
             if draft is None:
                 draft = _start_refit(recipe, Candidate(model, examples), report)
+                draft = _learn_metric(draft)
             elif draft.metric is None:
                 draft = draft._replace(state=model.state)
             else:
@@ -321,7 +314,6 @@ def _start_refit(
     recipe: Recipe,
     candidate: Candidate,
     report: Callable[[str], object],
-    epochs: int | None = None,
 ) -> Draft | None:
     """A refit of these examples; None if no example has changed the model."""
     model, examples, _ = candidate
@@ -341,8 +333,11 @@ def _start_refit(
         int(np.count_nonzero(weights)),
         typical,
         report,
-        epochs,
     )
+
+
+def _learn_metric(draft: Draft | None, passes: int | None = None) -> Draft | None:
+    return None if draft is None else draft.learn_metric(passes)
 
 
 def start_recipe_refit(
@@ -353,13 +348,12 @@ def start_recipe_refit(
     rows: int,
     typical: float,
     report: Callable[[str], object],
-    epochs: int | None = None,
 ) -> Draft:
     """A refit of a model by the choices of a recipe.
 
     `data` has X, y and the weights in units of a typical one, for which penalties to
     choose from, and the prior of a metric, are meant; a given one is C for the weights
-    as they are. `epochs` are those of `refit`.
+    as they are.
     """
     penalties = recipe.penalties(rows)
     penalties = penalties if is_auto(recipe.penalty) else penalties * typical
@@ -378,7 +372,6 @@ def start_recipe_refit(
         penalty=penalties,
         move_vectors=recipe.move_vectors,
         learn_metric=learn_metric,
-        epochs=epochs,
         tolerance=TOLERANCE,
         calibrate=not recipe.regression or _has_spread(recipe, labels),
         seed=recipe.seed,
@@ -402,8 +395,6 @@ def find_best(drafts: Sequence[Draft | None]) -> int:
     A later one must be better by more than chance, as a metric must; see
     `held_out.DOUBT`.
     """
-    if len(drafts) == 1:
-        return 0
     errors = [[] if draft is None else draft.errors() for draft in drafts]
     folds = min(map(len, errors))
     each = [np.concatenate([np.zeros(1), *parts[:folds]]) for parts in errors]

@@ -153,7 +153,11 @@ def _train_long(
     _warn_if_sorted(sample, data)
     forms = recipe.encodings(data.X, data.nominal, num_rows=sample.num_rows)
     forms = forms if recipe.refit else forms[-1:]
-    codes = fit.compare(recipe, data, forms, progress)
+    if len(forms) > 1:
+        order = np.arange(len(data.weights))
+        best, _ = fit.compare(recipe, data, forms, [order], progress)
+        forms = (best.examples.codes,)
+    (codes,) = forms
     many = sample.num_rows * recipe.epochs
     empty = fit.init_model(
         recipe, rows.Sample(data.X, codes), data.labels, codes, many
@@ -252,7 +256,7 @@ def _refit(
     with fit.refitting(progress) as report:
         draft = fit.start_recipe_refit(
             *(recipe, given, given, {"X": again}, sample.num_rows, typical, report)
-        )
+        ).learn_metric()
         learns = draft.metric is not None
         whole = TableModel.of(draft.finish())
     importances = fit.measure_importances(whole, data.X) if learns else None
