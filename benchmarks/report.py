@@ -5,8 +5,9 @@
 
 `tables.toml` says which tables there are, and explains how. A table stands between
 `<!-- table: NAME -->` and `<!-- end -->`. The line below it names its results, and says
-whether they are older than the code that they measure; between `<!-- rows -->` and
-`<!-- end -->` stands when and where the rows of a page were measured. Pictures are
+which of them are older than the code that they measure (rows of rivals never are);
+between `<!-- rows -->` and `<!-- end -->` stands when and where the rows of a page were
+measured. Pictures are
 drawn again where their rows have changed. With `--check` nothing is written: it fails
 where a page says something else than the rows, where a row has no commit, where a row
 is older than the code that it measures, unless the line below the table says so, and
@@ -24,7 +25,7 @@ import sys
 import tomllib
 from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pictures
 import runner
@@ -34,10 +35,21 @@ HERE = Path(__file__).resolve().parent
 # What papers say: nothing was measured, and rows have no commit.
 OF_PAPERS = ("published", "claims")
 EARLIER = "earlier code"
+# What a line below a table says of it.
+SAID_EARLIER = re.compile(rf"; (ours of )?{EARLIER}[^*;]*")
 MARKED = re.compile(r"<!-- table: ([\w-]+) -->\n(.*?)<!-- end -->\n", re.DOTALL)
 ABOUT = re.compile(r"<!-- rows -->\n(.*?)<!-- end -->\n", re.DOTALL)
 # What is no field of rows.
 OWN = ("file", "cell", "reduce", "note", "by")
+
+
+class Used(NamedTuple):
+    """A row that a table shows, and in which cell."""
+
+    file: str
+    row: Row
+    line: str = ""
+    column: str = ""
 
 
 @functools.cache
@@ -214,9 +226,10 @@ def filters(choice: Row) -> Row:
     return {name: of for name, of in choice.items() if name not in OWN}
 
 
-def cells_of(table: Row) -> tuple[list[list[str]], list[tuple[str, Row]]]:
-    """The cells of a table, its head first, and the rows with their files."""
-    columns, used = axis(table["columns"], table), []
+def cells_of(table: Row) -> tuple[list[list[str]], list[Used]]:
+    """The cells of a table, its head first, and the rows that they show."""
+    table, used = dict(table), list[Used]()
+    columns = axis(table["columns"], table)
     differences = table.get("minus", {})
     lines = [[table.get("corner", ""), *(name for name, _ in columns), *differences]]
     for name, line in axis(table["rows"], table):
@@ -230,7 +243,11 @@ def cells_of(table: Row) -> tuple[list[list[str]], list[tuple[str, Row]]]:
         texts = [reduced(rows, given) if rows else "" for rows, given in found]
         if table.get("complete") and not all(texts):
             continue
-        used += [(given["file"], row) for rows, given in found for row in rows]
+        used += [
+            Used(given["file"], row, name, column)
+            for (column, _), (rows, given) in zip(columns, found, strict=True)
+            for row in rows
+        ]
         by_name = dict(zip([name for name, _ in columns], texts, strict=True))
         texts += [minus(by_name[a], by_name[b]) for a, b in differences.values()]
         lines.append([name, *texts])
@@ -238,10 +255,13 @@ def cells_of(table: Row) -> tuple[list[list[str]], list[tuple[str, Row]]]:
         # Of the columns, the first has names.
         if not any(texts):
             raise LookupError(f"table {table['name']}: nothing for {name!r}")
+    if table.get("lower") == "*":
+        table |= {"lower": [line[0] for line in lines[1:]]}
     if "ours" in table:
         lines[1:] = sorted(lines[1:], key=lambda line: -behind(line, table))
     if "lower" in table:
-        lines[1:1] = ranks(lines, set(table["lower"]))
+        told = ranks(lines, set(table["lower"]))
+        lines[1:] = told if table.get("alone") else [*told, *lines[1:]]
     return lines, used
 
 
@@ -310,10 +330,21 @@ def knows_history() -> bool:
 @functools.cache
 def is_old(file: str, commit: str) -> bool:
     """Whether the code that a file measures has changed since a commit."""
-    subjects = described()["subjects"]
-    paths = subjects.get(file.removesuffix("_summary"), subjects["others"])
-    later = git("rev-list", "--max-count=1", f"{commit}..HEAD", "--", *paths)
+    later = git("rev-list", "--max-count=1", f"{commit}..HEAD", "--", *subject(file))
     return later is None or later != ""
+
+
+def subject(file: str) -> list[str]:
+    """The paths of the package that decide the figures of a file."""
+    told, parts = described()["subjects"], described()["parts"]
+    names = told.get(file.removesuffix("_summary"), told["others"])
+    return [path for name in names for path in parts.get(name, [name])]
+
+
+def is_rival(file: str, row: Row) -> bool:
+    """Whether a row is of another program, which changes of ours leave as it is."""
+    known = described()["rivals"].get(file.removesuffix("_summary"), {})
+    return any(row.get(field) in names for field, names in known.items())
 
 
 def days(dates: list[str]) -> str:
@@ -327,24 +358,41 @@ def days(dates: list[str]) -> str:
     return f"{first.day} {first:%B %Y} to {until}"
 
 
-def measured(used: list[tuple[str, Row]]) -> list[tuple[str, Row]]:
-    """The rows that are ours, with their files."""
-    return [(file, row) for file, row in used if file not in OF_PAPERS]
+def measured(used: list[Used]) -> list[Used]:
+    """What was measured here."""
+    return [one for one in used if one.file not in OF_PAPERS]
 
 
-def caption(used: list[tuple[str, Row]]) -> str:
-    """The results of a table, and whether they are older than their code."""
-    files = [file.removesuffix("_summary") for file, _ in used]
+def caption(used: list[Used]) -> str:
+    """The results of a table, and which are older than their code."""
+    files = [one.file.removesuffix("_summary") for one in used]
     said = [", ".join(f"`{file}`" for file in dict.fromkeys(files))]
-    old = (row.get("dirty") or is_old(file, row["commit"]) for file, row in used)
-    if any(old):
-        said.append(EARLIER)
-    return f"*{'; '.join(said)}*"
+    return f"*{'; '.join([*said, *filter(None, [earlier(used)])])}*"
 
 
-def about(used: list[tuple[str, Row]]) -> str:
+def earlier(used: list[Used]) -> str:
+    """What of a table is older than its code, in as few words as possible."""
+    own = [one for one in used if not is_rival(one.file, one.row)]
+    old = {
+        i
+        for i, (file, row, *_) in enumerate(own)
+        if row.get("dirty") or is_old(file, row["commit"])
+    }
+    if not old:
+        return ""
+    if len(old) == len(own):
+        return EARLIER if len(own) == len(used) else f"ours of {EARLIER}"
+    for place in ("column", "line"):
+        names = dict.fromkeys(getattr(own[i], place) for i in sorted(old))
+        among = [i for i, one in enumerate(own) if getattr(one, place) in names]
+        if old == {*among} and len(names) <= 3:
+            return f"{EARLIER}: {', '.join(map(str.strip, names))}"
+    return f"{EARLIER} in part"
+
+
+def about(used: list[Used]) -> str:
     """When and where the rows of a page were measured."""
-    rows = [row for _, row in used]
+    rows = [one.row for one in used]
     found = (re.search(r"jax (\d+\.\d+)", str(row)) for row in rows)
     jax = sorted({one[1] for one in found if one}, key=lambda v: int(v[2:]))
     makers = sorted({row["processor"].split("(")[0].split()[0] for row in rows})
@@ -411,7 +459,7 @@ def page(name: str) -> tuple[str, str, list[str]]:
 def same(line: str, other: str) -> bool:
     """Whether two lines agree; where git has no history, ages are not compared."""
     if not knows_history():
-        line, other = (one.replace(f"; {EARLIER}", "") for one in (line, other))
+        line, other = (SAID_EARLIER.sub("", one) for one in (line, other))
     return line == other
 
 

@@ -42,6 +42,7 @@ ABOUT = (
     *("versions", "flags", "command"),
 )
 PACKAGES = ("jax", "jaxlib", "numpy", "scikit-learn", "river")
+PACKAGES += ("lightgbm", "xgboost", "catboost", "pytabkit", "xrfm")
 
 
 class Case(NamedTuple):
@@ -262,8 +263,10 @@ def show(rows: list[Row]) -> None:
 
 
 def wanted(case: Case) -> bool:
-    """Whether a run asks for a case; fields that it lacks are the task's own."""
+    """Whether a run asks for a case; those that a task takes may be no fields of it."""
     known = [name for name in asked if name in case.key]
+    if not asked.keys() <= taken | case.key.keys():
+        return False
     for name in known:
         value = str(case.key[name])
         if not any(value in (text, *text.split(",")) for text in asked[name]):

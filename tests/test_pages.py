@@ -45,10 +45,27 @@ def test_every_row_says_of_which_commit_it_is():
 
 def test_what_results_measure_is_there():
     subjects = dict(report.described()["subjects"])
-    paths = {path for of in subjects.values() for path in of}
+    paths = {path for of in subjects for path in report.subject(of)}
     assert [path for path in paths if not (ROOT / path).exists()] == []
     del subjects["others"]
     assert [of for of in subjects if not report.rows_of(of)] == []
+
+
+def test_rivals_are_those_of_the_benchmarks():
+    import methods
+    import peers
+
+    rivals = report.described()["rivals"]
+    for file, known in rivals.items():
+        for field, names in known.items():
+            there = {row.get(field) for row in report.rows_of(file)}
+            assert [name for name in names if name not in there] == [], file
+    assert {*rivals["speed"]["learner"]} == {*peers.PEERS}
+    of_scikit_learn = {name for name in methods.FITS if name[:6] == "scikit"}
+    assert {*rivals["accuracy"]["method"]} == of_scikit_learn
+    ours = {row["method"] for row in report.rows_of("tables")}
+    ours -= {*rivals["tables"]["method"]}
+    assert all(name.startswith(("budgetjax, ", "in parts")) for name in ours)
 
 
 def test_a_row_without_a_commit_is_found(monkeypatch):
@@ -65,15 +82,53 @@ def test_a_cell_that_was_changed_is_found():
     assert len(report.differences(page, changed)) == 1
 
 
-@pytest.mark.parametrize("old", [True, False])
-def test_a_table_says_whether_its_code_has_changed(monkeypatch, old):
-    monkeypatch.setattr(report, "is_old", lambda file, commit: old)
-    row = {"commit": "1"}
-    used = [("tables", row), ("growth_summary", row)]
-    assert report.caption(used) == f"*`tables`, `growth`{'; earlier code' * old}*"
+def used(file, commit, line="", column="", **row):
+    return report.Used(file, {"commit": commit, **row}, line, column)
+
+
+def test_a_table_says_whether_its_code_has_changed(monkeypatch):
+    monkeypatch.setattr(report, "is_old", lambda file, commit: commit == "old")
+
+    def said(*rows):
+        return report.caption(list(rows))
+
+    new, old = used("tables", "new"), used("growth_summary", "old")
+    assert said(new) == "*`tables`*"
+    assert said(old, old) == "*`growth`; earlier code*"
+    assert said(new, old).startswith("*`tables`, `growth`; earlier code")
     # Nor are rows of a commit whose code was changed.
-    said = report.caption([("tables", row | {"dirty": True})])
-    assert said.endswith("; earlier code*")
+    assert said(used("tables", "new", dirty=True)) == "*`tables`; earlier code*"
+
+
+def test_what_is_old_is_named(monkeypatch):
+    monkeypatch.setattr(report, "is_old", lambda file, commit: commit == "old")
+
+    def said(olds):
+        rows = [
+            used("growth", "old" if (line, column) in olds else "new", line, column)
+            for line in "abcd"
+            for column in "xy"
+        ]
+        return report.caption(rows).removeprefix("*`growth`").removesuffix("*")
+
+    every = [(line, column) for line in "abcd" for column in "xy"]
+    assert said(every) == "; earlier code"
+    assert said(every[::2]) == "; earlier code: x"
+    assert said(every[2:6]) == "; earlier code: b, c"
+    assert said(every[:3]) == "; earlier code in part"
+    assert said([]) == ""
+
+
+def test_rows_of_rivals_are_never_old(monkeypatch):
+    monkeypatch.setattr(report, "is_old", lambda file, commit: True)
+    ours = used("tables", "1", column="a", method="budgetjax, 100")
+    theirs = used("tables", "1", column="b", method="CatBoost")
+    assert report.caption([ours]) == "*`tables`; earlier code*"
+    assert report.caption([theirs]) == "*`tables`*"
+    assert report.caption([ours, theirs]) == "*`tables`; ours of earlier code*"
+    monkeypatch.setattr(report, "knows_history", lambda: False)
+    for one in ([ours], [ours, theirs]):
+        assert report.same(report.caption(one), "*`tables`*")
 
 
 def test_a_page_says_when_and_where_its_rows_were_measured():
@@ -82,7 +137,7 @@ def test_a_page_says_when_and_where_its_rows_were_measured():
         {"date": date, "versions": f"jax {jax}", "processor": processor}
         for date, jax, processor in of
     ]
-    assert report.about([("tables", row) for row in rows]) == (
+    assert report.about([report.Used("tables", row) for row in rows]) == (
         "*Rows of 3 to 28 November 2026; JAX 0.9 and 0.12; AMD and Intel.*\n"
     )
 
@@ -93,7 +148,13 @@ def test_code_that_changed_is_newer_than_its_rows(tmp_path, monkeypatch):
     report.git.cache_clear()
     report.is_old.cache_clear()
     monkeypatch.setattr(
-        report, "described", lambda: {"subjects": {"a": ["a.py"], "others": ["b.py"]}}
+        report,
+        "described",
+        lambda: {
+            "parts": {"first": ["a.py"]},
+            "subjects": {"a": ["first"], "others": ["b.py"]},
+            "rivals": {"a": {"method": ["SVC"]}},
+        },
     )
     try:
         first = commit(git, tmp_path, "a.py")
@@ -102,6 +163,14 @@ def test_code_that_changed_is_newer_than_its_rows(tmp_path, monkeypatch):
         assert report.is_old("any", first)
         assert not report.is_old("any_summary", second)
         assert report.is_old("a", "unknown")
+        commit(git, tmp_path, "a.py", "changed")
+        report.git.cache_clear()
+        report.is_old.cache_clear()
+        ours = used("a", first, method="Pegasos")
+        theirs = used("a", first, method="SVC")
+        assert report.earlier([ours]) == "earlier code"
+        assert report.earlier([theirs]) == ""
+        assert report.earlier([ours, theirs]) == "ours of earlier code"
         assert report.knows_history()
     finally:
         report.git.cache_clear()
@@ -143,6 +212,15 @@ def test_ranks_share_places():
     mean, best = report.ranks(lines, {"down"})
     assert [cell.split()[0] for cell in mean[1:]] == ["mean", "1.2", "1.8", "3.0"][1:]
     assert best == ["best on", "1", "0", "0"]
+
+
+def test_ranks_may_be_all_that_is_shown():
+    table = next(one for one in report.described()["table"] if "alone" in one)
+    (_, *lines), used = report.cells_of(table)
+    (_, *every), same = report.cells_of(table | {"alone": False})
+    assert lines == every[:2]
+    assert len(every) > 10
+    assert used == same
 
 
 def test_lines_where_others_are_ahead_come_first():
@@ -294,17 +372,22 @@ def test_a_row_says_what_was_measured_and_where():
 def test_fields_choose_cases(monkeypatch):
     usual = Case({"data": "letter", "method": "Pegasos, merge", "B": 100}, dict)
     rare = Case({"data": "letter", "method": "SVC", "B": 0}, dict, False)
+    other = Case({"data": "letter", "part": "alone"}, dict)
+    monkeypatch.setattr(runner, "taken", set())
 
     def chosen(**asked):
         monkeypatch.setattr(runner, "asked", asked)
-        return [case for case in (usual, rare) if runner.wanted(case)]
+        return [case for case in (usual, rare, other) if runner.wanted(case)]
 
-    assert chosen() == [usual]
-    assert chosen(data=["letter,usps"]) == [usual, rare]
+    assert chosen() == [usual, other]
+    assert chosen(part=["alone"]) == [other]
+    assert chosen(data=["letter,usps"]) == [usual, rare, other]
     assert chosen(method=["Pegasos, merge"], B=["100"]) == [usual]
     assert chosen(data=["usps"]) == []
     # A field of the task's own, which no case has.
-    assert chosen(orders=["5,7"]) == [usual]
+    assert chosen(orders=["5,7"]) == []
+    runner.taken.add("orders")
+    assert chosen(orders=["5,7"]) == [usual, other]
     assert runner.given("orders", 3) == [5, 7]
     assert runner.given("seeds", 3) == [3]
 
@@ -339,10 +422,10 @@ def repository(folder):
     return git
 
 
-def commit(git, folder, name):
-    """Adds a file, and returns the name of the commit."""
+def commit(git, folder, name, text=""):
+    """Adds or changes a file, and returns the name of the commit."""
     (folder / name).parent.mkdir(parents=True, exist_ok=True)
-    (folder / name).write_text("")
+    (folder / name).write_text(text)
     git("add", ".")
     git("commit", "-qm", name)
     return git("rev-parse", "--short=7", "HEAD").stdout.strip()
