@@ -377,8 +377,9 @@ class Online(base.Estimator):
         self._state = _with_own_arrays(state)
         self._queue = Queue.empty(width)
         single = isinstance(state, State) and not state.averages
-        gaussian = isinstance(self._kernel, RBF) and not self._kernel.exact
-        self._in_numpy = single and gaussian
+        # A learner may have replaced the kernel, as random features do.
+        kernel = state.kernel if single else None
+        self._in_numpy = isinstance(kernel, RBF) and not kernel.exact
         if self._in_numpy:
             self._no_update_above = state.learner.no_update_above(state)
 

@@ -4,7 +4,12 @@ import numpy as np
 import pytest
 
 import budgetjax as bj
-from budgetjax.estimators import BudgetedKernelClassifier, BudgetedKernelRegressor
+from budgetjax.estimators import (
+    BudgetedKernelClassifier,
+    BudgetedKernelRegressor,
+    BudgetedOneClass,
+    SMOClassifier,
+)
 from budgetjax.tables import categories, columns
 
 pytestmark = pytest.mark.usefixtures("plain_loops")
@@ -95,10 +100,35 @@ def test_streams_take_names():
     assert np.all(np.isfinite(fitted.predict(X)))
 
 
-def test_names_need_an_encoding():
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        BudgetedKernelClassifier(20, encode=False, random_state=0),
+        BudgetedOneClass(20, random_state=0),
+        SMOClassifier(tolerance=1.0),
+    ],
+    ids=lambda estimator: type(estimator).__name__,
+)
+def test_what_is_no_number_needs_an_encoding(estimator):
     X, y = frame()
-    with pytest.raises(ValueError, match="could not convert string to float"):
-        BudgetedKernelClassifier(20, encode=False).fit(X, y)
+    random = np.random.default_rng(0)
+    good = pandas.DataFrame(random.normal(size=(400, 2)), columns=["size", "other"])
+    fitted = estimator.fit(good.astype({"other": str}), y)
+    for bad, says in (
+        (pandas.date_range("2020", periods=400), "got datetime64.* column 'other'"),
+        (X["city"].fillna("Rome"), "numbers in column 'other', got '.*' in row 0"),
+        ([{"a": 1.0}] * 400, "got dict in column 'other'"),
+    ):
+        wrong = good.assign(other=bad)
+        for call in (lambda X: estimator.fit(X, y), fitted.predict):
+            with pytest.raises(ValueError, match=says):
+                call(wrong)
+    gap = good["other"].astype(str).replace(str(good["other"][3]), "?")
+    with (
+        pytest.warns(UserWarning, match="'other' has numbers, and 1 .* '\\?' in row 3"),
+        pytest.raises(ValueError, match="NaN"),
+    ):
+        estimator.fit(good.assign(other=gap), y)
 
 
 @pytest.mark.parametrize("zone", [None, "UTC"])

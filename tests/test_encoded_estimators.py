@@ -82,7 +82,7 @@ def test_rows_learned_as_they_are_tell_what_takes_missing_values():
     plain.fit(X[:50] / X[:50].std(axis=0), LABELS[:50])
     with pytest.raises(ValueError, match="NaN") as raised:
         plain.predict(MISSING[:5])
-    assert raised.value.__notes__ == ["encode='auto' takes missing values."]
+    assert raised.value.__notes__ == ["encode='auto' takes missing values and texts."]
 
 
 def test_rows_that_count_are_all_that_there_is():

@@ -412,6 +412,24 @@ def test_random_features_have_frequencies_for_new_columns():
     )
 
 
+@pytest.mark.parametrize(
+    "learner",
+    [bj.Fourier(), *slow(bj.Nystrom(), bj.SGD(), bj.AROW(), bj.KRLST(), bj.Mixture())],
+    ids=lambda learner: type(learner).__name__,
+)
+def test_scores_are_those_of_the_state(learner):
+    rows, X, y = rows_of(30)
+    kind = BudgetedRegressor if isinstance(learner, bj.KRLST) else BudgetedClassifier
+    model = kind(learner, budget=10)
+    for x, label in zip(rows, y.tolist(), strict=True):
+        model.predict_one(x)
+        model.learn_one(x, label)
+    found, _ = model._score_rows(rows)
+    X = np.pad(X, ((0, 0), (0, model.state.num_features - 3)))
+    expected = bj.decision_function(model.state, X)
+    np.testing.assert_allclose(found[:, 0], expected, rtol=1e-4, atol=1e-5)
+
+
 def test_a_learner_is_a_parameter_of_river():
     given = bj.SGD(loss=losses.logistic, learning_rate=optax.constant_schedule(0.5))
     model = BudgetedClassifier(**SGD | {"learner": given}, gamma=0.5)

@@ -158,12 +158,15 @@ class Estimator(BaseEstimator):
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_model")
 
+    @names_class
     def _validate(self, **arguments: Any) -> Any:
         """Rows as an array or a CSR matrix; with `y`, the targets too."""
         _compile_cache.cache_by_default()
         for name in ("X", "y"):
             _checks.check_unmasked(name, arguments.get(name))
-        arguments["X"] = categories.spread_lists(arguments["X"])
+        # What is no number is told by its column.
+        X = categories.spread_lists(arguments["X"])
+        arguments["X"] = categories.to_numbers(X, {})
         arguments |= {"accept_sparse": "csr", "dtype": inputs.FLOATS}
         return validate_data(self, **arguments)
 

@@ -136,8 +136,8 @@ class Supervised(OnlineEstimator):
         try:
             return super()._validate(reset=reset, ensure_all_finite=finite, **arguments)
         except ValueError as error:
-            if not encodes and "NaN" in str(error):
-                error.add_note("encode='auto' takes missing values.")
+            if not encodes and ("NaN" in str(error) or "have numbers" in str(error)):
+                error.add_note("encode='auto' takes missing values and texts.")
             raise
 
     def _check_names(self, X: Any) -> None:

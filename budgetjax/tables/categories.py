@@ -147,7 +147,11 @@ def read_rows(
     """
     if column_names(X) is None:
         return X
-    X = to_numbers(order_columns(names, spread_lists(X)), categories, warns=warns)
+    X = order_columns(names, spread_lists(X))
+    try:
+        X = to_numbers(X, categories, warns=warns)
+    except ArgumentError as error:
+        raise error.advised(error.advice or HOW_TO_ENCODE) from None
     columns = [_as_numbers(name, X[name]) for name in column_names(X) or ()]
     return np.stack(columns, axis=1)
 
@@ -186,7 +190,7 @@ def to_numbers(X: Any, categories: Categories, *, warns: bool = True) -> Any:
 
     Raises:
       ValueError: if X has no names of columns, where some hold names, or a column of
-        numbers has only texts.
+        numbers has only texts, dates or other things.
 
     Warns:
       UserWarning: if no value of a column is a category, or texts in a column of
@@ -204,6 +208,8 @@ def to_numbers(X: Any, categories: Categories, *, warns: bool = True) -> Any:
             changed[name] = _to_positions(name, _read_column(column), known, warns)
         elif _has_texts(column):
             changed[name] = _parse_numbers(name, _read_column(column), warns)
+        else:
+            _as_numbers(name, column)
     if not changed:
         return X
     return _make_frame(X, columns | changed)
@@ -301,7 +307,7 @@ def _parse_numbers(name: str, texts: Texts, warns: bool) -> Float[np.ndarray, " 
         got = f"{texts.names[first]!r} in row {texts.rows[first]}"
         if keys[first].lower() not in GAPS and not any(good):
             wanted = f"have numbers in column {name!r}"
-            raise ArgumentError("X", wanted, got).advised(HOW_TO_ENCODE)
+            raise ArgumentError("X", wanted, got)
         count = texts.counts[odd].sum()
         if warns:
             warn(
