@@ -307,8 +307,14 @@ def share_beyond(
     rows = kernel.gram(X, _from_middle(kernel, vectors, mask, vectors), squares)
     rows = jnp.where(mask[None], rows, 0)
     known = jax.scipy.linalg.solve_triangular(root, rows.T, lower=True)
-    selves = kernel.diag(X, squares)
-    share = 1 - jnp.sum(known * known, axis=0) / jnp.where(selves > 0, selves, 1)
+    return share_outside(jnp.sum(known * known, axis=0), kernel.diag(X, squares))
+
+
+def share_outside(
+    inside: Float[Array, " n"], selves: Float[Array, " n"]
+) -> Float[Array, " n"]:
+    """The share of k(x, x) beyond a span, of what is inside."""
+    share = 1 - inside / jnp.where(selves > 0, selves, 1)
     # A kernel that is not positive definite has no span.
     return jnp.where(jnp.isfinite(share), jnp.clip(share, 0, 1), 0)
 

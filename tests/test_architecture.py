@@ -12,7 +12,7 @@ PACKAGE = Path(bj.__file__).parent
 # methods.
 READS = {
     "cli/info.py": 1,
-    "exporting/predictor.py": 3,
+    "exporting/predictor.py": 2,
     "refitting/merge_models.py": 1,
     "refitting/metric.py": 2,
     "refitting/newton.py": 1,

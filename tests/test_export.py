@@ -238,6 +238,135 @@ def test_it_predicts_the_same_without_this_package(exported, name):
             np.testing.assert_allclose(found[part], values, atol=1e-5 * size, rtol=0)
 
 
+def sine(columns=1):
+    """Rows and targets in units of their own, and as many rows far from them."""
+    random = np.random.default_rng(0)
+    rows = random.normal(size=(300, 2)).astype(np.float32)
+    noise = random.normal(size=(300, 2)) * (0.1 + 0.2 * (rows[:, :1] > 0))
+    y = np.array([50.0, -1.0]) + [9.0, 0.1] * (np.sin(2 * rows) + noise)
+    return rows, y[:, 0] if columns == 1 else y, np.concatenate([rows, 20 + 10 * rows])
+
+
+def fitted(columns=1, **more):
+    rows, y, _ = sine(columns)
+    return BudgetedKernelRegressor(20, random_state=0, **more).fit(rows, y)
+
+
+def calibrated(state, run=True):
+    rows, y, _ = sine()
+    y = (y - 50) / 9
+    state = bj.run(state, rows, y)[0] if run else state
+    return bj.calibrate(
+        bj.TableModel(state, unit=9.0, intercept=50.0), rows, 9 * y + 50
+    )
+
+
+def of_values(learner, **more):
+    return learner.init(
+        bj.RBF(0.5), num_features=2, budget=20, num_classes=None, **more
+    )
+
+
+class Halves(bj.Model):
+    """A model with a share of its own."""
+
+    num_features, num_columns, dtype = 2, 1, np.dtype(np.float32)
+    link = bj.losses.IDENTITY
+
+    def scores(self, X):
+        return jnp.sum(X, axis=1, keepdims=True)
+
+    def beyond(self, X, root=None):
+        return jnp.where(jnp.sum(X, axis=1) > 10, 0.5, jnp.zeros(X.shape[0]))
+
+
+# What knows how far targets lie from its predictions.
+SURE = {
+    "the default": fitted,
+    "outputs": lambda: fitted(2, encode=False),
+    "a tracker": lambda: fitted(learner=bj.KRLST(), refit=False),
+    "a tracker of outputs": lambda: fitted(2, learner=bj.KRLST(), refit=False),
+    "a stream": lambda: calibrated(of_values(bj.SGD())),
+    "an empty stream": lambda: calibrated(of_values(bj.SGD()), run=False),
+    "features": lambda: calibrated(of_values(bj.Fourier())),
+    "a solution": lambda: calibrated(
+        kernel_model(bj.Polynomial(2), 1)._replace(link=bj.losses.IDENTITY), run=False
+    ),
+    "one's own": lambda: calibrated(Halves(), run=False),
+}
+
+
+def results(path, rows):
+    """The results of a file of either kind by name."""
+    if path.suffix == ".onnx":
+        session = onnxruntime.InferenceSession(path)
+        names = [output.name for output in session.get_outputs()]
+        return dict(zip(names, session.run(names, {"X": rows}), strict=True))
+    with zipfile.ZipFile(path) as file:
+        program = jax.export.deserialize(bytearray(file.read("program")))
+    return program.call(rows)
+
+
+def check_deviations(folder, model, variances, suffixes=(".onnx", ".stablehlo")):
+    *_, rows = sine()
+    for suffix in suffixes:
+        bj.export(path := folder / f"model{suffix}", model)
+        plain = results(path, rows)
+        assert list(plain) == ["variable"]
+        bj.export(path, model, deviation=True)
+        found = results(path, rows)
+        assert set(found) == {"variable", "deviation"}
+        assert found["deviation"].shape == found["variable"].shape
+        np.testing.assert_allclose(found["deviation"], np.sqrt(variances), rtol=1e-3)
+        size = np.max(np.abs(plain["variable"]), axis=0)
+        away = np.abs(found["variable"] - plain["variable"])
+        assert np.all(away <= 1e-4 * size)
+    return found["deviation"]
+
+
+@pytest.mark.parametrize("name", SURE)
+def test_a_regressor_says_how_sure_it_is(tmp_path, name):
+    model = SURE[name]()
+    found = check_deviations(tmp_path, model, bj.variance(model, sine()[2]))
+    if name in ("the default", "outputs", "a tracker", "a stream"):
+        near, far = np.split(found, 2)
+        assert np.all(np.mean(far, axis=0) > 1.2 * np.mean(near, axis=0))
+
+
+def test_deviations_after_a_scaler_and_of_a_mixture(tmp_path):
+    rows, y, far = sine()
+    estimator = BudgetedKernelRegressor(20, random_state=0)
+    model = make_pipeline(StandardScaler(), estimator).fit(rows, y)
+    variances = bj.variance(model[-1], model[:-1].transform(far))
+    check_deviations(tmp_path, model, variances)
+    # ONNX has no loop over experts.
+    mixture = bj.Mixture().init(num_features=2, budget=5)
+    mixture, _ = bj.run(mixture, rows, y)
+    variances = bj.variance(mixture, far)
+    check_deviations(tmp_path, mixture, variances, [".stablehlo"])
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (learned(2), "be of values, for their deviations, got .* of labels"),
+        (
+            bj.AROW().init(bj.RBF(1.0), num_features=2, budget=5),
+            "be of values, for their deviations, got AROW of labels",
+        ),
+        (regressor(1), "know the variance of its targets: .*, got SGD"),
+        (quantiles(), r"be of values, .*, got one with quantile=\[0.9, 0.1, 0.5\]"),
+        (
+            of_values(bj.SGD(loss=bj.losses.poisson)),
+            "be of values, .*, got SGD of logarithms",
+        ),
+    ],
+)
+def test_what_has_no_deviation(tmp_path, model, message):
+    with pytest.raises(ValueError, match=f"^export: model must {message}"):
+        bj.export(tmp_path / "model.onnx", model, deviation=True)
+
+
 METRIC = np.array([[0.7], [-1.2]], np.float32)
 KERNELS = {
     "linear": bj.Linear(),
@@ -272,11 +401,7 @@ def test_onnx_has_every_kernel(tmp_path, name):
 
 def scores(path, rows):
     """The scores of a file of either kind."""
-    if path.suffix == ".onnx":
-        return onnxruntime.InferenceSession(path).run(["scores"], {"X": rows})[0]
-    with zipfile.ZipFile(path) as file:
-        program = jax.export.deserialize(bytearray(file.read("program")))
-    return program.call(rows)["scores"]
+    return results(path, rows)["scores"]
 
 
 @pytest.mark.parametrize("suffix", [".onnx", ".stablehlo"])

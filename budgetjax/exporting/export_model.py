@@ -44,7 +44,9 @@ FORMATS = {".onnx": onnx_graph.serialize, ".stablehlo": _as_stablehlo}
 
 
 @names_errors("export")
-def export(path: str | os.PathLike[str], model: Any) -> None:
+def export(
+    path: str | os.PathLike[str], model: Any, *, deviation: bool = False
+) -> None:
     """Writes a predictor to a file that runs without budgetjax.
 
     It includes the scaling or encoding of rows, the labels and the calibration. It
@@ -54,10 +56,12 @@ def export(path: str | os.PathLike[str], model: Any) -> None:
       `budgetjax.decision_function`; and, if it is calibrated or was trained with the
       logistic loss, `probabilities`, shape `(n, classes)`;
     - for a regressor `variable`, its values, shape `(n,)` or `(n, num_outputs)`, and
-      for a one-class model its scores, below 0 for novel rows, shape `(n,)`.
+      for a one-class model its scores, below 0 for novel rows, shape `(n,)`;
+    - with `deviation=True`, `deviation` too, the root of `budgetjax.variance`, in the
+      unit and the shape of `variable`.
 
-    These are the names of skl2onnx. Rows are not checked: a NaN gives an arbitrary
-    result, unless the model encodes it. A call allocates a matrix with n rows
+    All but the last are names of skl2onnx. Rows are not checked: a NaN gives an
+    arbitrary result, unless the model encodes it. A call allocates a matrix with n rows
     and one column per support vector, so pass many rows in parts.
 
     Rows have the dtype of the model, float32 unless it was trained in float64. If the
@@ -91,10 +95,15 @@ def export(path: str | os.PathLike[str], model: Any) -> None:
         `budgetjax.estimators`, also after a `StandardScaler` in a pipeline of
         scikit-learn. For a `BudgetedOneClass`, the values are its scores, below 0 for
         outliers.
+      deviation: whether the file says how sure the model is, a regressor that
+        `budgetjax.variance` takes. It then has a matrix of B^2 numbers more for B
+        support vectors (44 kB for 100), or two for a state of `budgetjax.KRLST`, and
+        each row costs O(B^2) more. That of a `budgetjax.Mixture` has to be StableHLO.
 
     Raises:
       ValueError: if the extension is another; the model is not a single, fitted one;
-        labels are neither numbers nor text; or the kernel cannot be written as ONNX.
+        labels are neither numbers nor text; the kernel cannot be written as ONNX; or
+        the deviation is not known.
       OSError: if the file cannot be written; an existing file is unchanged.
       ImportError: if onnx, or flatbuffers for StableHLO, is not installed.
 
@@ -118,5 +127,6 @@ def export(path: str | os.PathLike[str], model: Any) -> None:
     suffix = os.path.splitext(name)[1].lower()
     if suffix not in FORMATS:
         raise ArgumentError("path", f"end in {' or '.join(FORMATS)}", repr(name))
-    data = FORMATS[suffix](predictor(model), model_files.version())
+    deviates = _checks.flag("deviation", deviation)
+    data = FORMATS[suffix](predictor(model, deviates), model_files.version())
     model_files.replace(name, [data])

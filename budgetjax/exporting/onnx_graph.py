@@ -52,7 +52,7 @@ def serialize(predictor: Predictor, version: str) -> bytes:
         text = graph.add("Gather", graph.constant(labels), found["label"], axis=0)
         shape = program.out_info["label"].shape
         results.append(graph.output("label", text, labels.dtype, shape))
-    for name in ("scores", "probabilities", "variable"):
+    for name in ("scores", "probabilities", "variable", "deviation"):
         if name in found:
             shape = program.out_info[name].shape
             results.append(graph.output(name, found[name], predictor.dtype, shape))
@@ -199,6 +199,9 @@ class Graph:
                 return self.add("Log", self.add("Add", *given, one))
             case "rsqrt":
                 return self.add("Reciprocal", self.add("Sqrt", *given))
+            case "is_finite":
+                bad = [self.add(test, *given) for test in ("IsNaN", "IsInf")]
+                return self.add("Not", self.add("Or", *bad))
             case "ne":
                 return self.add("Not", self.add("Equal", *given))
             case "select_n" if len(given) == 3:
@@ -242,6 +245,9 @@ class Graph:
                 return self.add("Slice", *given, starts, self.axes(*ends), axes)
             case "dot_general" if len(shape) == 2:
                 contracted, batch = params["dimension_numbers"]
+                if not any((*contracted, *batch)):
+                    left = self.add("Unsqueeze", given[0], self.axes(1))
+                    return self.add("Mul", left, given[1])
                 if not any(batch):
                     # A product of two matrices, either of them transposed or not.
                     (left,), (right,) = contracted

@@ -8,17 +8,18 @@ import jax.export
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
+from scipy import linalg
 
-from budgetjax import losses
+from budgetjax import _checks, losses, scoring
 from budgetjax._errors import ArgumentError
 from budgetjax.kernels import Kernel, Linear, Mapped
 from budgetjax.model import KernelModel, LinearModel, Model
 from budgetjax.online.state import State
 from budgetjax.refitting import calibration
-from budgetjax.scoring import format_labels
 from budgetjax.tables import encoding
 from budgetjax.tables.encoding import Encoding
 from budgetjax.tables.scaling import Scaling
+from budgetjax.tables.spread import Spread
 from budgetjax.tables.table_model import TableModel
 
 Result = TypeVar("Result")
@@ -39,6 +40,19 @@ class Units(NamedTuple):
     factor: np.ndarray
 
 
+class Deviation(NamedTuple):
+    """How the deviation of the only part follows from its kernel rows.
+
+    Attributes:
+      spread: of the scores before their unit; None if the part has a `variance`.
+      inverse: the transposed inverse of its `span_root`, one row per vector; None if no
+        row is beyond its span.
+    """
+
+    spread: Spread | None
+    inverse: np.ndarray | None = None
+
+
 class Predictor(NamedTuple):
     """A model of raw rows, with everything that its predictions need.
 
@@ -54,6 +68,7 @@ class Predictor(NamedTuple):
         which must not cross; or None.
       dtype: the dtype of all numbers except the rows and their mean.
       codes: the encoding of rows, or None.
+      deviation: what gives the deviations of targets, or None without them.
     """
 
     parts: tuple[Any, ...]
@@ -68,6 +83,7 @@ class Predictor(NamedTuple):
     num_features: int
     dtype: np.dtype
     codes: Encoding | None = None
+    deviation: Deviation | None = None
 
     @property
     def row_dtype(self) -> np.dtype:
@@ -75,21 +91,27 @@ class Predictor(NamedTuple):
         return self.dtype if self.units is None else self.units.mean.dtype
 
 
-def predictor(model: Any) -> Predictor:
-    """The predictor of a model or a fitted estimator."""
+def predictor(model: Any, deviation: bool = False) -> Predictor:
+    """The predictor of a model or a fitted estimator, on request of deviations too."""
     model, before = _after_scalers(model)
     is_model = isinstance(model, Model) or hasattr(model, "model_")
     if hasattr(model, "get_params") and not is_model:
         wanted = "be a model or a fitted estimator of budgetjax"
         got = f"{type(model).__name__}, which has no model"
         raise ArgumentError("model", wanted, got)
-    levels = np.asarray(getattr(model, "quantile", None))
-    model = TableModel.of(model)
+    quantile = getattr(model, "quantile", None)
+    levels, model = np.asarray(quantile), TableModel.of(model)
     for scaler in reversed(before):
         model = _compose_scalers(scaler, model)
     model.check_single()
     num_features, dtype = model.num_features, np.dtype(model.dtype)
-    parts = _join_parts(tuple(_terms(part.inner) for part in model.parts))
+    found = None
+    if deviation:
+        _check_deviates(model, quantile)
+        found, part = _deviating(model.model.inner, model.spread)
+        parts = (part,)
+    else:
+        parts = _join_parts(tuple(_terms(part.inner) for part in model.parts))
     unit = np.asarray(model.unit, dtype)
     parts = tuple(
         part._replace(coefficients=unit * part.coefficients, bias=unit * part.bias)
@@ -112,7 +134,38 @@ def predictor(model: Any) -> Predictor:
         num_features,
         dtype,
         model.scaling if isinstance(model.scaling, Encoding) else None,
+        found,
     )
+
+
+def _check_deviates(model: TableModel, quantile: Any) -> None:
+    """Raises where it is not known how far targets lie from predictions."""
+    wanted, kind = "be of values, for their deviations", _checks.kind_name(model.inner)
+    if not model.is_regressor:
+        raise ArgumentError("model", wanted, f"{kind} of labels")
+    if model.link == losses.EXP:
+        raise ArgumentError("model", wanted, f"{kind} of logarithms")
+    if quantile is not None:
+        raise ArgumentError("model", wanted, f"one with quantile={quantile!r}")
+    model.check_knows_variance()
+
+
+def _deviating(part: Any, spread: Spread | None) -> tuple[Deviation, Any]:
+    """What the deviations of a model need, and the model in its form for them."""
+    if spread is None:
+        # Its scores have the kernel rows of its variance.
+        return Deviation(None), part
+    terms, root = _terms(part, whole=True), part.span_root()
+    if root is None or not isinstance(terms, KernelModel):
+        return Deviation(spread), terms
+    active = _active(part)
+    # No vector: one with the coefficient 0 is there, and spans nothing.
+    inverse = np.zeros((1, 1))
+    if np.any(active):
+        root = np.asarray(root, np.float64)[np.ix_(active, active)]
+        unit = np.eye(len(root))
+        inverse = linalg.solve_triangular(root, unit, lower=True, check_finite=False).T
+    return Deviation(spread, inverse.astype(terms.dtype)), terms
 
 
 def _after_scalers(model: Any) -> tuple[Any, list[Any]]:
@@ -197,8 +250,15 @@ def _units(
     return units
 
 
-def _terms(model: Any) -> Any:
-    """The nonzero terms, at least one, with one column per score.
+def _active(model: KernelModel | State) -> np.ndarray:
+    """Where its rows hold support vectors."""
+    if isinstance(model, KernelModel):
+        return np.ones(len(model.vectors), bool)
+    return np.array(model.expansion.mask)
+
+
+def _terms(model: Any, whole: bool = False) -> Any:
+    """The nonzero terms, or all of them, at least one, with one column per score.
 
     A linear model becomes one vector, its weights, under the linear kernel. A model of
     another kind, which has no terms, is itself.
@@ -212,13 +272,13 @@ def _terms(model: Any) -> Any:
     if isinstance(model, KernelModel):
         vectors, coefficients, bias = model.vectors, model.coefficients, model.bias
     else:
-        vectors = model.expansion.examples
-        scale = np.asarray(model.expansion.scale)
-        coefficients = scale * np.asarray(model.expansion.coefficients)
+        own = model.expansion
+        vectors = own.examples
+        coefficients = np.asarray(own.scale) * np.asarray(own.coefficients)
     vectors = np.asarray(vectors)
     coefficients = np.asarray(coefficients).reshape(-1, model.num_columns)
     if kernel.of_examples:
-        kept = np.any(coefficients != 0, axis=1)
+        kept = _active(model) if whole else np.any(coefficients != 0, axis=1)
         kept[:1] |= not np.any(kept)
         vectors, coefficients = vectors[kept], coefficients[kept]
     if not len(vectors):
@@ -267,21 +327,24 @@ def build(make: Callable[..., Result], predictor: Predictor) -> Result:
 
 def outputs(predictor: Predictor, X: Float[Array, "n d"]) -> dict[str, Array]:
     """The scores and the outputs that follow from them, by name."""
-    units = predictor.units
+    units, deviation = predictor.units, predictor.deviation
     if predictor.codes is not None:
         X = encoding.encode(predictor.codes, X).astype(predictor.dtype)
     elif units is not None:
         X = X - units.mean[None] - units.rest[None]
         X = X.astype(predictor.dtype) * units.factor[None]
-    columns, start = [], 0
+    columns, start, beyond = [], 0, None
     for part in predictor.parts:
         stop = start + part.num_columns
         if isinstance(part, KernelModel):
-            columns.append(_scores(part, X))
+            found, beyond = _scores(part, X, deviation)
+            columns.append(found)
         else:
             columns.append(predictor.unit[None, start:stop] * part.scores(X))
         start = stop
-    scores = jnp.concatenate(columns, axis=1) + predictor.intercept[None]
+    scores = jnp.concatenate(columns, axis=1)
+    deviations = deviation and _deviations(predictor, X, scores, beyond)
+    scores = scores + predictor.intercept[None]
     if predictor.ranks is not None:
         ordered, columns = jnp.sort(scores, axis=1), predictor.ranks.tolist()
         parts = [jax.lax.slice_in_dim(ordered, i, i + 1, axis=1) for i in columns]
@@ -289,7 +352,8 @@ def outputs(predictor: Predictor, X: Float[Array, "n d"]) -> dict[str, Array]:
     binary = len(predictor.intercept) == 1
     flat = jnp.squeeze(scores, axis=1) if binary else scores
     if predictor.labels is None:
-        return {"variable": jnp.exp(flat) if predictor.exponentiates else flat}
+        found = {"variable": jnp.exp(flat) if predictor.exponentiates else flat}
+        return found if deviations is None else found | {"deviation": deviations}
     best = flat > 0 if binary else jnp.argmax(scores, axis=1)
     found = {"label": best.astype(jnp.int32), "scores": flat}
     if predictor.factor is not None:
@@ -299,8 +363,31 @@ def outputs(predictor: Predictor, X: Float[Array, "n d"]) -> dict[str, Array]:
     return found
 
 
-def _scores(part: KernelModel, X: Float[Array, "n d"]) -> Float[Array, "n columns"]:
+def _deviations(
+    predictor: Predictor,
+    X: Float[Array, "n d"],
+    scores: Float[Array, "n columns"],
+    beyond: Float[Array, " n"] | None,
+) -> Float[Array, "*n_columns"]:
+    """The deviations of targets, of scaled rows and their scores without intercept."""
+    (part,), unit = predictor.parts, predictor.unit
+    spread = predictor.deviation and predictor.deviation.spread
+    if spread is None:
+        variances = part.variance(X)
+    else:
+        if beyond is None:
+            beyond = part.beyond(X)
+        variances = spread.variance(scores / unit[None], beyond)
+    deviations = unit[None] * jnp.sqrt(jnp.reshape(variances, scores.shape))
+    return jnp.squeeze(deviations, axis=1) if len(unit) == 1 else deviations
+
+
+def _scores(
+    part: KernelModel, X: Float[Array, "n d"], deviation: Deviation | None
+) -> tuple[Float[Array, "n columns"], Float[Array, " n"] | None]:
     """The scores of scaled rows, centred at the mean of the vectors if allowed.
+
+    For deviations also what `beyond` says of the rows.
 
     Far from 0, float32 loses the digits of distances; see `budgetjax.RBF`.
     """
@@ -313,7 +400,14 @@ def _scores(part: KernelModel, X: Float[Array, "n d"]) -> Float[Array, "n column
         X, vectors = X - centre[None], vectors - centre[None]
     gram = kernel.gram(X, jnp.asarray(vectors))
     scores = jnp.matmul(gram, jnp.asarray(part.coefficients), precision="highest")
-    return scores + jnp.asarray(part.bias)[None]
+    scores = scores + jnp.asarray(part.bias)[None]
+    if deviation is None:
+        return scores, None
+    if deviation.inverse is None:
+        return scores, jnp.zeros(X.shape[0], X.dtype)
+    inside = jnp.matmul(gram, jnp.asarray(deviation.inverse), precision="highest")
+    inside = jnp.sum(inside * inside, axis=1)
+    return scores, scoring.share_outside(inside, kernel.diag(X))
 
 
 def label_array(labels: np.ndarray) -> np.ndarray:
@@ -324,4 +418,4 @@ def label_array(labels: np.ndarray) -> np.ndarray:
     dtypes = {"i": np.int64, "u": np.int64, "b": np.bool, "f": np.float64}
     if kind in dtypes:
         return labels.astype(dtypes[kind])
-    raise ArgumentError("labels", "be numbers or text", format_labels(labels))
+    raise ArgumentError("labels", "be numbers or text", scoring.format_labels(labels))
