@@ -235,7 +235,7 @@ FAULTS = (
     Fault("exporting", "exporting/predictor.py", "model.link == losses.EXP,", "False,"),
     Fault("exporting", "exporting/predictor.py", "unit = np.asarray(model.unit, dtype)", "unit = np.ones_like(np.asarray(model.unit, dtype))"),
     Fault("exporting", "exporting/predictor.py", "mean=mean + deviation * own.mean,", "mean=mean + own.mean,"),
-    Fault("exporting", "exporting/predictor.py", "spread.variance(scores / unit[None], beyond)", "spread.variance(scores, beyond)"),
+    Fault("exporting", "exporting/predictor.py", "spread.variance(scores / unit[None], share)", "spread.variance(scores, share)"),
     Fault("exporting", "exporting/predictor.py", "kept = _active(model) if whole else np.any(coefficients != 0, axis=1)", "kept = np.any(coefficients != 0, axis=1)"),
     Fault("exporting", "exporting/predictor.py", "lower=True, check_finite=False).T", "lower=True, check_finite=False)"),
     Fault("exporting", "exporting/predictor.py", "centre, unit = mean + deviation * own.centre, deviation * own.unit", "centre, unit = mean + deviation * own.centre, own.unit"),

@@ -7,6 +7,7 @@ import sys
 import jax
 import jax.numpy as jnp
 import numpy as np
+import onnxruntime
 import pytest
 
 import budgetjax as bj
@@ -341,8 +342,18 @@ def test_the_command_line(tmp_path):
     done = command("predict", model, numbers, "--interval", 1.5)
     assert done.returncode == 2
     assert "--interval" in done.stderr
+    exported = tmp_path / "model.onnx"
+    done = command("export", model, "--output", exported, "--deviation")
+    assert done.returncode == 0, done.stderr
+    session = onnxruntime.InferenceSession(exported)
+    (deviations,) = session.run(["deviation"], {"X": X.astype(np.float32)})
+    expected = np.sqrt(bj.variance(bj.load(model), X))
+    np.testing.assert_allclose(deviations, expected, rtol=1e-3)
     done = command("train", labels, "--target", "y", "-m", model, "--no-refit")
     assert done.returncode == 0, done.stderr
     done = command("predict", model, labels, "--interval", 0.9)
     assert done.returncode == 2
     assert "predicts labels" in done.stderr
+    done = command("export", model, "--output", exported, "--deviation")
+    assert done.returncode == 1
+    assert "be of values" in done.stderr

@@ -416,7 +416,8 @@ Examples:
     *(".onnx", ".stablehlo"),
     text="The .onnx file, for onnxruntime and others, or .stablehlo, for JAX.",
 )
-def export(model: str, output: str) -> None:
+@click.option("--deviation", is_flag=True, help="Return deviations of numbers, too.")
+def export(model: str, output: str, deviation: bool) -> None:
     """Write a predictor of MODEL to a file that runs without budgetjax.
 
     It takes raw rows and returns labels, scores and, if MODEL is calibrated,
@@ -427,6 +428,6 @@ def export(model: str, output: str) -> None:
 
     reports.check_outputs({"--output": output}, model)
     value = reading.open_model(model).value
-    export_model.export(output, value)
+    export_model.export(output, value, deviation=deviation)
     dtype = export_model.predictor(value).row_dtype
     click.echo(f"exported: {output}, of rows in {dtype}")

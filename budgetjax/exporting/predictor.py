@@ -375,10 +375,11 @@ def _deviations(
     if spread is None:
         variances = part.variance(X)
     else:
-        if beyond is None:
-            beyond = part.beyond(X)
-        variances = spread.variance(scores / unit[None], beyond)
-    deviations = unit[None] * jnp.sqrt(jnp.reshape(variances, scores.shape))
+        share = part.beyond(X) if beyond is None else beyond
+        variances = spread.variance(scores / unit[None], share)
+    deviations = jnp.asarray(unit)[None] * jnp.sqrt(
+        jnp.reshape(variances, scores.shape)
+    )
     return jnp.squeeze(deviations, axis=1) if len(unit) == 1 else deviations
 
 
