@@ -164,7 +164,7 @@ class Estimator(BaseEstimator):
         _compile_cache.cache_by_default()
         for name in ("X", "y"):
             _checks.check_unmasked(name, arguments.get(name))
-        # What is no number is told by its column.
+        # What is not a number is told by its column.
         X = categories.spread_lists(arguments["X"])
         arguments["X"] = categories.to_numbers(X, {})
         arguments |= {"accept_sparse": "csr", "dtype": inputs.FLOATS}
