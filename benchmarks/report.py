@@ -2,16 +2,18 @@
 
     python benchmarks/report.py
     python benchmarks/report.py --check
+    python benchmarks/report.py --old
 
 `tables.toml` says which tables there are, and explains how. A table stands between
 `<!-- table: NAME -->` and `<!-- end -->`. The line below it names its results, and says
 which of them are older than the code that they measure (rows of rivals never are);
 between `<!-- rows -->` and `<!-- end -->` stands when and where the rows of a page were
-measured. Pictures are
-drawn again where their rows have changed. With `--check` nothing is written: it fails
-where a page says something else than the rows, where a row has no commit, where a row
-is older than the code that it measures, unless the line below the table says so, and
-where a picture is missing, is too large or shows other rows.
+measured. Pictures are drawn again where their rows have changed. With `--check` nothing
+is written: it fails where a page says something else than the rows, where a row has no
+commit, where a row is older than the code that it measures, unless the line below the
+table says so, and where a picture is missing, is too large or shows other rows. With
+`--old` it prints the commands that measure what is of earlier code, the shortest first,
+and their minutes on two cores.
 """
 
 import argparse
@@ -20,13 +22,12 @@ import itertools
 import re
 import statistics
 import string
-import subprocess
 import sys
-import tomllib
 from datetime import date
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import ages
 import pictures
 import runner
 from runner import RESULTS, ROOT, Row
@@ -50,12 +51,6 @@ class Used(NamedTuple):
     row: Row
     line: str = ""
     column: str = ""
-
-
-@functools.cache
-def described() -> dict[str, Any]:
-    """What `tables.toml` says."""
-    return tomllib.loads((HERE / "tables.toml").read_text("utf-8"))
 
 
 @functools.cache
@@ -166,7 +161,7 @@ def axis(given: Any, table: Row) -> list[tuple[str, Any]]:
             for name, of in given.items()
         ]
     found = []
-    names = described()["names"] | table.get("names", {})
+    names = ages.described()["names"] | table.get("names", {})
     known = [
         row for row in rows_of(table["file"]) if chosen(row, table.get("where", {}))
     ]
@@ -309,44 +304,6 @@ def ranks(lines: list[list[str]], lower: set[str]) -> list[list[str]]:
 # What is said of rows.
 
 
-@functools.cache
-def git(*arguments: str) -> str | None:
-    """What git prints, or None where it fails."""
-    command = ["git", "-C", str(ROOT), *arguments]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-    except OSError:
-        return None
-    return done.stdout.strip() if done.returncode == 0 else None
-
-
-def knows_history() -> bool:
-    """Whether git can tell what is older than what."""
-    return git("rev-parse", "HEAD") is not None and (
-        git("rev-parse", "--is-shallow-repository") == "false"
-    )
-
-
-@functools.cache
-def is_old(file: str, commit: str) -> bool:
-    """Whether the code that a file measures has changed since a commit."""
-    later = git("rev-list", "--max-count=1", f"{commit}..HEAD", "--", *subject(file))
-    return later is None or later != ""
-
-
-def subject(file: str) -> list[str]:
-    """The paths of the package that decide the figures of a file."""
-    told, parts = described()["subjects"], described()["parts"]
-    names = told.get(file.removesuffix("_summary"), told["others"])
-    return [path for name in names for path in parts.get(name, [name])]
-
-
-def is_rival(file: str, row: Row) -> bool:
-    """Whether a row is of another program, which changes of ours leave as it is."""
-    known = described()["rivals"].get(file.removesuffix("_summary"), {})
-    return any(row.get(field) in names for field, names in known.items())
-
-
 def days(dates: list[str]) -> str:
     """The first and the last day."""
     first, last = (date.fromisoformat(one) for one in (min(dates), max(dates)))
@@ -372,12 +329,8 @@ def caption(used: list[Used]) -> str:
 
 def earlier(used: list[Used]) -> str:
     """What of a table is older than its code, in as few words as possible."""
-    own = [one for one in used if not is_rival(one.file, one.row)]
-    old = {
-        i
-        for i, (file, row, *_) in enumerate(own)
-        if row.get("dirty") or is_old(file, row["commit"])
-    }
+    own = [one for one in used if not ages.is_rival(one.file, one.row)]
+    old = {i for i, one in enumerate(own) if ages.is_of_old(one.file, one.row)}
     if not old:
         return ""
     if len(old) == len(own):
@@ -437,7 +390,9 @@ def without_commit() -> list[str]:
 
 def page(name: str) -> tuple[str, str, list[str]]:
     """The text of a page, what it should be, and markers that nothing writes."""
-    tables = {one["name"]: one for one in described()["table"] if one["page"] == name}
+    tables = {
+        one["name"]: one for one in ages.described()["table"] if one["page"] == name
+    }
     text = (ROOT / name).read_text("utf-8")
     found = [match[1] for match in MARKED.finditer(text)]
     wrong = [f"{name}: no place for table {one}" for one in tables.keys() - {*found}]
@@ -458,7 +413,7 @@ def page(name: str) -> tuple[str, str, list[str]]:
 
 def same(line: str, other: str) -> bool:
     """Whether two lines agree; where git has no history, ages are not compared."""
-    if not knows_history():
+    if not ages.knows_history():
         line, other = (SAID_EARLIER.sub("", one) for one in (line, other))
     return line == other
 
@@ -483,7 +438,17 @@ def unseen() -> list[str]:
 
 
 def pages() -> list[str]:
-    return list(dict.fromkeys(one["page"] for one in described()["table"]))
+    return list(dict.fromkeys(one["page"] for one in ages.described()["table"]))
+
+
+def commands() -> list[str]:
+    """What measures the rows of earlier code, the shortest first."""
+    minutes = ages.described()["minutes"]
+    files = [file for file in minutes if ages.find_old(file, rows_of(file))]
+    return [
+        f"python benchmarks/runner.py {file} --old  # {minutes[file]} minutes for all"
+        for file in sorted(files, key=minutes.get)
+    ]
 
 
 def main() -> None:
@@ -491,7 +456,11 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--check", action="store_true", help="write nothing")
+    parser.add_argument("--old", action="store_true", help="print commands alone")
     given = parser.parse_args()
+    if given.old:
+        print(*commands(), sep="\n")
+        return
     wrong = without_commit() + unseen()
     for task in pictures.stale():
         if given.check:

@@ -3,10 +3,12 @@
     python benchmarks/runner.py accuracy
     python benchmarks/runner.py accuracy data=letter,usps B=100 "method=Pegasos, merge"
     python benchmarks/runner.py papers/sbp_forest --minutes 40
+    python benchmarks/runner.py growth --old
     python benchmarks/runner.py tables --list
 
 A task is a module of `tasks` or `papers` with a function `cases`. A run measures the
-cases that its file lacks and writes each row at once, with the commit, whether the code
+cases that its file lacks, with `--old` those too whose rows are of earlier code and no
+rival's, and writes each row at once, with the commit, whether the code
 differed from it, the machine, the versions and the date. `FIELD=VALUE` restricts the
 cases; some, such as the slowest rivals, run only where a field names them, and some
 tasks take values of their own (`given`). A value that has commas in it is given alone.
@@ -32,6 +34,8 @@ from collections.abc import Callable, Iterable
 from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import ages
 
 Row = dict[str, Any]
 ROOT = Path(__file__).resolve().parents[1]
@@ -202,7 +206,7 @@ def run(
     cases: Iterable[Case],
     output: Path,
     deadline: float = math.inf,
-    again: bool = False,
+    again: Callable[[Row], bool] = lambda row: False,
     clear: bool = True,
 ) -> list[Row]:
     """Measures the cases that the file lacks, and writes each row at once.
@@ -211,7 +215,7 @@ def run(
       cases: what to measure.
       output: CSV file of all rows.
       deadline: seconds of the monotonic clock after which no measurement begins.
-      again: whether to measure, and replace, what the file has.
+      again: whether to measure a case anew for one of its rows, and replace them.
       clear: whether to clear compiled programs after each case.
 
     Returns:
@@ -224,7 +228,7 @@ def run(
     for case in (progress := tqdm(cases, disable=None)):
         progress.set_description(" ".join(map(str, case.key.values())))
         places = [i for i, row in enumerate(rows) if agrees(row, case.key)]
-        if places and not again:
+        if places and not any(again(rows[i]) for i in places):
             continue
         if time.monotonic() > deadline:
             print(f"{output}: stopped after its minutes; the same command goes on")
@@ -282,6 +286,7 @@ def main() -> None:
     parser.add_argument("fields", nargs="*", metavar="FIELD=VALUE,VALUE")
     parser.add_argument("--minutes", type=float, default=math.inf)
     parser.add_argument("--again", action="store_true", help="measure known cases too")
+    parser.add_argument("--old", action="store_true", help="and what is of old code")
     parser.add_argument("--list", action="store_true", help="print the cases alone")
     parser.add_argument("--output", type=Path)
     arguments = parser.parse_intermixed_args()
@@ -313,7 +318,11 @@ def main() -> None:
     output = arguments.output or RESULTS / f"{task}.csv"
     deadline = time.monotonic() + 60 * arguments.minutes
     clear = not getattr(module, "KEEPS_PROGRAMS", False)
-    show(run(cases, output, deadline, arguments.again, clear))
+
+    def again(row: Row) -> bool:
+        return arguments.again or (arguments.old and bool(ages.find_old(task, [row])))
+
+    show(run(cases, output, deadline, again, clear))
     finish(module, output)
 
 

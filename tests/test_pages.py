@@ -15,6 +15,7 @@ BENCHMARKS = ROOT / "benchmarks"
 if str(BENCHMARKS) not in sys.path:
     sys.path.append(str(BENCHMARKS))
 
+import ages  # noqa: E402
 import pictures  # noqa: E402
 import report  # noqa: E402
 import runner  # noqa: E402
@@ -44,8 +45,8 @@ def test_every_row_says_of_which_commit_it_is():
 
 
 def test_what_results_measure_is_there():
-    subjects = dict(report.described()["subjects"])
-    paths = {path for of in subjects for path in report.subject(of)}
+    subjects = dict(ages.described()["subjects"])
+    paths = {path for of in subjects for path in ages.subject(of)}
     assert [path for path in paths if not (ROOT / path).exists()] == []
     del subjects["others"]
     assert [of for of in subjects if not report.rows_of(of)] == []
@@ -55,7 +56,7 @@ def test_rivals_are_those_of_the_benchmarks():
     import methods
     import peers
 
-    rivals = report.described()["rivals"]
+    rivals = ages.described()["rivals"]
     for file, known in rivals.items():
         for field, names in known.items():
             there = {row.get(field) for row in report.rows_of(file)}
@@ -87,7 +88,7 @@ def used(file, commit, line="", column="", **row):
 
 
 def test_a_table_says_whether_its_code_has_changed(monkeypatch):
-    monkeypatch.setattr(report, "is_old", lambda file, commit: commit == "old")
+    monkeypatch.setattr(ages, "is_old", lambda file, commit: commit == "old")
 
     def said(*rows):
         return report.caption(list(rows))
@@ -101,7 +102,7 @@ def test_a_table_says_whether_its_code_has_changed(monkeypatch):
 
 
 def test_what_is_old_is_named(monkeypatch):
-    monkeypatch.setattr(report, "is_old", lambda file, commit: commit == "old")
+    monkeypatch.setattr(ages, "is_old", lambda file, commit: commit == "old")
 
     def said(olds):
         rows = [
@@ -120,15 +121,28 @@ def test_what_is_old_is_named(monkeypatch):
 
 
 def test_rows_of_rivals_are_never_old(monkeypatch):
-    monkeypatch.setattr(report, "is_old", lambda file, commit: True)
+    monkeypatch.setattr(ages, "is_old", lambda file, commit: True)
     ours = used("tables", "1", column="a", method="budgetjax, 100")
     theirs = used("tables", "1", column="b", method="CatBoost")
     assert report.caption([ours]) == "*`tables`; earlier code*"
     assert report.caption([theirs]) == "*`tables`*"
     assert report.caption([ours, theirs]) == "*`tables`; ours of earlier code*"
-    monkeypatch.setattr(report, "knows_history", lambda: False)
+    monkeypatch.setattr(ages, "knows_history", lambda: False)
     for one in ([ours], [ours, theirs]):
         assert report.same(report.caption(one), "*`tables`*")
+
+
+def test_commands_measure_what_is_old(monkeypatch):
+    minutes = ages.described()["minutes"]
+    known = {task.removeprefix("tasks/") for task in TASKS}
+    assert minutes.keys() <= known
+    monkeypatch.setattr(
+        ages, "is_old", lambda file, commit: file in ("river", "growth")
+    )
+    assert report.commands() == [
+        f"python benchmarks/runner.py {file} --old  # 5 minutes for all"
+        for file in ("growth", "river")
+    ]
 
 
 def test_a_page_says_when_and_where_its_rows_were_measured():
@@ -144,11 +158,11 @@ def test_a_page_says_when_and_where_its_rows_were_measured():
 
 def test_code_that_changed_is_newer_than_its_rows(tmp_path, monkeypatch):
     git = repository(tmp_path)
-    monkeypatch.setattr(report, "ROOT", tmp_path)
-    report.git.cache_clear()
-    report.is_old.cache_clear()
+    monkeypatch.setattr(ages, "ROOT", tmp_path)
+    ages.git.cache_clear()
+    ages.is_old.cache_clear()
     monkeypatch.setattr(
-        report,
+        ages,
         "described",
         lambda: {
             "parts": {"first": ["a.py"]},
@@ -159,22 +173,26 @@ def test_code_that_changed_is_newer_than_its_rows(tmp_path, monkeypatch):
     try:
         first = commit(git, tmp_path, "a.py")
         second = commit(git, tmp_path, "b.py")
-        assert not report.is_old("a", first)
-        assert report.is_old("any", first)
-        assert not report.is_old("any_summary", second)
-        assert report.is_old("a", "unknown")
+        assert not ages.is_old("a", first)
+        assert ages.is_old("any", first)
+        assert not ages.is_old("any_summary", second)
+        assert ages.is_old("a", "unknown")
         commit(git, tmp_path, "a.py", "changed")
-        report.git.cache_clear()
-        report.is_old.cache_clear()
+        ages.git.cache_clear()
+        ages.is_old.cache_clear()
         ours = used("a", first, method="Pegasos")
         theirs = used("a", first, method="SVC")
         assert report.earlier([ours]) == "earlier code"
         assert report.earlier([theirs]) == ""
         assert report.earlier([ours, theirs]) == "ours of earlier code"
-        assert report.knows_history()
+        assert ages.knows_history()
+        rows = [one.row for one in (ours, theirs)]
+        assert ages.find_old("a", rows) == rows[:1]
+        dirty = {"method": "Pegasos", "commit": second, "dirty": True}
+        assert ages.find_old("any", [dirty]) == [dirty]
     finally:
-        report.git.cache_clear()
-        report.is_old.cache_clear()
+        ages.git.cache_clear()
+        ages.is_old.cache_clear()
 
 
 def test_cells():
@@ -201,7 +219,7 @@ def test_cells():
 
 
 def test_a_line_and_a_column_need_rows():
-    table = next(one for one in report.described()["table"] if one["name"] == "files")
+    table = next(one for one in ages.described()["table"] if one["name"] == "files")
     for changed in ({"rows": {"a": {"from": "b"}}}, {"columns": {"a": "{b}"}}):
         with pytest.raises(LookupError, match="table files: nothing for"):
             report.cells_of(table | changed)
@@ -215,7 +233,7 @@ def test_ranks_share_places():
 
 
 def test_ranks_may_be_all_that_is_shown():
-    table = next(one for one in report.described()["table"] if "alone" in one)
+    table = next(one for one in ages.described()["table"] if "alone" in one)
     (_, *lines), used = report.cells_of(table)
     (_, *every), same = report.cells_of(table | {"alone": False})
     assert lines == every[:2]
@@ -227,7 +245,7 @@ def test_lines_where_others_are_ahead_come_first():
     table = {"ours": 2, "lower": ["down"]}
     lines = [["up", "90", "95", "99"], ["down", "0.2", "0.1", "0.3"]]
     assert [report.behind(line, table) for line in lines] == pytest.approx([5, 1 / 3])
-    whole = next(one for one in report.described()["table"] if one["name"] == "tables")
+    whole = next(one for one in ages.described()["table"] if one["name"] == "tables")
     lines = report.cells_of(whole)[0][3:]
     ratios = [report.behind(line, whole) for line in lines]
     assert ratios == sorted(ratios, reverse=True)
@@ -355,7 +373,7 @@ def test_a_run_measures_what_is_missing(tmp_path, monkeypatch):
     assert calls == ["letter", "usps"]
     assert [(r["commit"], r["x"]) for r in rows] == [("1", 1.0), ("1", 2.0), ("2", 4.0)]
     of("3")
-    runner.run([case("letter", 5.0)], output, again=True, clear=False)
+    runner.run([case("letter", 5.0)], output, again=lambda row: True, clear=False)
     found = [(row["commit"], row["data"], row["x"]) for row in runner.read(output)]
     assert found == [("3", "letter", 5.0), ("2", "usps", 4.0)]
     runner.run([case("a9a", 6.0)], output, deadline=0.0, clear=False)
