@@ -153,11 +153,7 @@ def _train_long(
     _warn_if_sorted(sample, data)
     forms = recipe.encodings(data.X, data.nominal, num_rows=sample.num_rows)
     forms = forms if recipe.refit else forms[-1:]
-    if len(forms) > 1:
-        order = np.arange(len(data.weights))
-        best, _ = fit.compare(recipe, data, forms, [order], progress)
-        forms = (best.examples.codes,)
-    (codes,) = forms
+    codes = fit.choose_encoding(recipe, data, forms, progress)
     many = sample.num_rows * recipe.epochs
     empty = fit.init_model(
         recipe, rows.Sample(data.X, codes), data.labels, codes, many
