@@ -18,7 +18,6 @@ def described() -> dict[str, Any]:
     return tomllib.loads((HERE / "tables.toml").read_text("utf-8"))
 
 
-@functools.cache
 def git(*arguments: str) -> str | None:
     """What git prints, or None where it fails."""
     command = ["git", "-C", str(ROOT), *arguments]
@@ -29,6 +28,7 @@ def git(*arguments: str) -> str | None:
     return done.stdout.strip() if done.returncode == 0 else None
 
 
+@functools.cache
 def knows_history() -> bool:
     """Whether git can tell what is older than what."""
     return git("rev-parse", "HEAD") is not None and (
@@ -56,11 +56,12 @@ def is_rival(file: str, row: Row) -> bool:
     return any(row.get(field) in names for field, names in known.items())
 
 
-def is_of_old(file: str, row: Row) -> bool:
+def is_of_earlier_code(file: str, row: Row) -> bool:
     """Whether a row is not of the code of today."""
     return bool(row.get("dirty")) or is_old(file, row["commit"])
 
 
 def find_old(file: str, rows: Iterable[Row]) -> list[Row]:
     """The rows that are ours, and not of the code of today."""
-    return [row for row in rows if not is_rival(file, row) and is_of_old(file, row)]
+    own = [row for row in rows if not is_rival(file, row)]
+    return [row for row in own if is_of_earlier_code(file, row)]

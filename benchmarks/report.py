@@ -330,7 +330,7 @@ def caption(used: list[Used]) -> str:
 def earlier(used: list[Used]) -> str:
     """What of a table is older than its code, in as few words as possible."""
     own = [one for one in used if not ages.is_rival(one.file, one.row)]
-    old = {i for i, one in enumerate(own) if ages.is_of_old(one.file, one.row)}
+    old = {i for i, one in enumerate(own) if ages.is_of_earlier_code(one.file, one.row)}
     if not old:
         return ""
     if len(old) == len(own):

@@ -27,7 +27,6 @@ import math
 import os
 import platform
 import shlex
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable
@@ -36,9 +35,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import ages
+from ages import ROOT, Row
 
-Row = dict[str, Any]
-ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
 # What every row says of itself, in the last columns of a file.
 ABOUT = (
@@ -121,18 +119,11 @@ def commit() -> tuple[str, bool | None]:
 
     Results do not count, which are written meanwhile.
     """
-
-    def git(*arguments: str) -> str:
-        command = ["git", "-C", str(ROOT), *arguments]
-        return subprocess.run(
-            command, capture_output=True, text=True, check=True
-        ).stdout.strip()
-
-    try:
-        others = git("status", "--porcelain", "--", ":!benchmarks/results")
-        return git("rev-parse", "--short=7", "HEAD"), bool(others)
-    except (OSError, subprocess.CalledProcessError):
+    head = ages.git("rev-parse", "--short=7", "HEAD")
+    others = ages.git("status", "--porcelain", "--", ":!benchmarks/results")
+    if head is None or others is None:
         return "unknown", None
+    return head, bool(others)
 
 
 def processor() -> str:

@@ -159,7 +159,7 @@ def test_a_page_says_when_and_where_its_rows_were_measured():
 def test_code_that_changed_is_newer_than_its_rows(tmp_path, monkeypatch):
     git = repository(tmp_path)
     monkeypatch.setattr(ages, "ROOT", tmp_path)
-    ages.git.cache_clear()
+    ages.knows_history.cache_clear()
     ages.is_old.cache_clear()
     monkeypatch.setattr(
         ages,
@@ -178,7 +178,7 @@ def test_code_that_changed_is_newer_than_its_rows(tmp_path, monkeypatch):
         assert not ages.is_old("any_summary", second)
         assert ages.is_old("a", "unknown")
         commit(git, tmp_path, "a.py", "changed")
-        ages.git.cache_clear()
+        ages.knows_history.cache_clear()
         ages.is_old.cache_clear()
         ours = used("a", first, method="Pegasos")
         theirs = used("a", first, method="SVC")
@@ -191,7 +191,7 @@ def test_code_that_changed_is_newer_than_its_rows(tmp_path, monkeypatch):
         dirty = {"method": "Pegasos", "commit": second, "dirty": True}
         assert ages.find_old("any", [dirty]) == [dirty]
     finally:
-        ages.git.cache_clear()
+        ages.knows_history.cache_clear()
         ages.is_old.cache_clear()
 
 
@@ -450,7 +450,7 @@ def commit(git, folder, name, text=""):
 
 
 def test_what_is_measured_is_a_commit_or_differs_from_one(tmp_path, monkeypatch):
-    monkeypatch.setattr(runner, "ROOT", tmp_path)
+    monkeypatch.setattr(ages, "ROOT", tmp_path)
     assert runner.commit() == ("unknown", None)
     name = commit(repository(tmp_path), tmp_path, "code.py")
     (tmp_path / "benchmarks" / "results").mkdir(parents=True)
