@@ -23,6 +23,7 @@ import time
 import warnings
 from collections.abc import Iterator
 
+import jax
 import numpy as np
 import pandas
 from drawn import SMOOTH, Drawn, draw_smooth, draw_table, error, names
@@ -55,11 +56,16 @@ def constants(variant: str) -> Iterator[None]:
         module = importlib.import_module(f"budgetjax.{place}")
         before.append((module, attribute, getattr(module, attribute)))
         setattr(module, attribute, ast.literal_eval(value))
+    if before:
+        # Programs that were traced hold the values of then.
+        jax.clear_caches()
     try:
         yield
     finally:
         for module, attribute, value in before:
             setattr(module, attribute, value)
+        if before:
+            jax.clear_caches()
 
 
 @functools.lru_cache(1)
