@@ -152,8 +152,8 @@ FAULTS = (
     Fault("estimators", "estimators/inputs.py", "return by_class[label_indices(classes, y)]", "return np.ones(len(y))"),
     Fault("estimators", "training/rows.py", "return np.median(np.asarray(self.rows, np.float64), axis=0)", "return np.median(np.asarray(self.rows, np.float64), axis=1)"),
     Fault("estimators", "estimators/regressor.py", "predicted[:, np.argsort(self._levels())] = np.sort(predicted, axis=1)", "predicted = predicted"),
-    Fault("river", "river.py", "self._no_update_above = state.learner.no_update_above(state)", "self._no_update_above = 0.0"),
-    Fault("river", "river.py", "needed = len(self._columns) + len(new)", "needed = len(new)"),
+    Fault("river", "river/online.py", "self._no_update_above = state.learner.no_update_above(state)", "self._no_update_above = 0.0"),
+    Fault("river", "river/online.py", "needed = len(self._columns) + len(new)", "needed = len(new)"),
     Fault("cli", "cli/targets.py", "share = 100 * right / self.scored", "share = 100 * right / rows"),
     Fault("shared", "_counters.py", "return Words(words.high + (words.low >> BITS), words.low & (UNIT - 1))", "return Words(words.high, words.low & (UNIT - 1))"),
     # The form of a table.
@@ -180,9 +180,9 @@ FAULTS = (
     Fault("stream", "stream/reservoir.py", "total = self.num_rows + len(present)", "total = self.num_rows + len(y)"),
     Fault("stream", "stream/model.py", "total = model.total_error + error", "total = error"),
     # Rows of a stream of dictionaries.
-    Fault("river", "river.py", "queue.weights[i] = w / self._seen_weights.typical", "queue.weights[i] = 1"),
-    Fault("river", "river.py", "labels = None if self._room is None else max(2, len(self._codes))", "labels = self._room"),
-    Fault("river", "river.py", "return score - max(others)", "return score - min(others)"),
+    Fault("river", "river/online.py", "queue.weights[i] = w / self._seen_weights.typical", "queue.weights[i] = 1"),
+    Fault("river", "river/online.py", "labels = None if self._room is None else max(2, len(self._codes))", "labels = self._room"),
+    Fault("river", "river/queue.py", "return score - max(others)", "return score - min(others)"),
     # The command line.
     Fault("cli", "cli/targets.py", "return labels, numbers.sum() / (len(numbers) * numbers)", "return labels, np.ones(len(numbers))"),
     Fault("cli", "cli/targets.py", "yield X, y, weight[0] * own if weight else own", "yield X, y, weight[0] if weight else own"),

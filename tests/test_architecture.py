@@ -20,7 +20,8 @@ READS = {
     "refitting/problem.py": 1,
     "refitting/refit.py": 2,
     "refitting/training_data.py": 1,
-    "river.py": 2,
+    "river/online.py": 1,
+    "river/queue.py": 1,
     "stream/fit.py": 3,
     "training/fit.py": 1,
 }
