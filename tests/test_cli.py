@@ -264,7 +264,7 @@ def test_a_model_of_every_format_is_the_same_and_predicts_as_in_python(at, end):
 
 
 def test_the_report_of_train(at, monkeypatch):
-    monkeypatch.setattr("budgetjax.refitting.refit.ENOUGH_FOR_METRIC", 400)
+    monkeypatch.setattr("budgetjax.refitting.draft.ENOUGH_FOR_METRIC", 400)
     output = good(
         "train train.csv --target kind --model new.st --test test.csv --budget 10"
         " --encode 0"

@@ -27,7 +27,13 @@ from budgetjax._errors import InputError
 from budgetjax.online import support_set
 from budgetjax.online.slots import FREE
 from budgetjax.online.span import RIDGE, from_vectors
-from budgetjax.refitting import held_out, moving_vectors, newton, training_data
+from budgetjax.refitting import (
+    held_out,
+    moving_vectors,
+    newton,
+    solution,
+    training_data,
+)
 
 pytestmark = pytest.mark.usefixtures("plain_loops")
 
@@ -294,8 +300,8 @@ def test_batches_are_arrays(exact, monkeypatch):
     one = coefficients(bj.refit(state, X, y, weight=weight))
     assert passed == [N]
     monkeypatch.setattr(training_data, "BLOCK", 64)
-    monkeypatch.setattr(module, "ENOUGH", 1)
-    monkeypatch.setattr(module, "SAMPLE", 2)
+    monkeypatch.setattr(solution, "ENOUGH", 1)
+    monkeypatch.setattr(solution, "SAMPLE", 2)
     for given, more in (
         (X, {"y": y, "weight": weight}),
         (list(batches(X, y, weight)), {}),

@@ -12,7 +12,7 @@ from budgetjax.cli import learners, options, reading, reports, solving, targets
 from budgetjax.cli.options import Columns, TrainOptions
 from budgetjax.cli.targets import Counted
 from budgetjax.kernels import RBF, Mapped
-from budgetjax.refitting import refit
+from budgetjax.refitting import draft
 from budgetjax.saving import model_files
 from budgetjax.stream.batches import Batches
 from budgetjax.stream.model import StreamModel
@@ -177,8 +177,8 @@ def _about_metric(fitted: StreamModel) -> str:
     """Whether a metric was learned, and why not."""
     if fitted.importances is not None:
         return "learned"
-    if fitted.num_scored < refit.ENOUGH_FOR_METRIC:
-        return f"none, as there are fewer than {refit.ENOUGH_FOR_METRIC:,} rows"
+    if fitted.num_scored < draft.ENOUGH_FOR_METRIC:
+        return f"none, as there are fewer than {draft.ENOUGH_FOR_METRIC:,} rows"
     return "none, as held-out rows are predicted no better"
 
 

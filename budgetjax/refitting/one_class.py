@@ -13,7 +13,8 @@ from budgetjax._sharding import Shards, without_context_mesh
 from budgetjax.refitting import newton, training_data
 from budgetjax.refitting.newton import Basis
 from budgetjax.refitting.problem import basis_of
-from budgetjax.refitting.refit import check_state, find_model, put_weights
+from budgetjax.refitting.refit import check_state, find_model
+from budgetjax.refitting.solution import put_weights
 from budgetjax.refitting.training_data import Block
 from budgetjax.tables.table_model import TableModel
 

@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -10,41 +10,26 @@ import numpy as np
 import optax
 from jax.tree_util import Partial
 from jax.typing import ArrayLike
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Float
 
 from budgetjax import _checks, _progress, _sharding, losses
-from budgetjax._errors import ArgumentError, names_errors, warn
+from budgetjax._errors import ArgumentError, names_errors
 from budgetjax.model import KernelModel, Model
-from budgetjax.online import driver, span
-from budgetjax.online.changes import restart_average, resume
+from budgetjax.online import span
 from budgetjax.online.learners.sgd import SGD
 from budgetjax.online.maintenance.removal import Unbudgeted
 from budgetjax.online.state import State
-from budgetjax.refitting import held_out, metric, moving_vectors, newton, training_data
-from budgetjax.refitting.held_out import Fold, Judged
-from budgetjax.refitting.metric import Trial
-from budgetjax.refitting.newton import Basis
+from budgetjax.refitting import moving_vectors, newton, training_data
+from budgetjax.refitting.draft import Draft, start_draft
 from budgetjax.refitting.problem import Problem
 from budgetjax.refitting.training_data import Block, Units
-from budgetjax.tables import scaling
 from budgetjax.tables.encoding import Coder
-from budgetjax.tables.spread import Spread
-from budgetjax.tables.table_model import TableModel, fold_map
+from budgetjax.tables.table_model import TableModel
 
 # The default relative gain at which a problem counts as solved.
 TOLERANCE = 1e-5
-# Kinks of a loss are smoothed over these fractions of the deviation of the residuals,
-# one after the other, starting from those of least squares. Starting with the last
-# takes 50 percent more passes. A fifth of it does not improve quantiles.
-WIDTHS = (0.4, 0.1, 0.05)
 # The smallest target for a logarithm, if all targets are 0.
 LEAST = 1e-30
-# Fewer examples hardly distinguish a metric from noise. On 17 tables of 60, 100 and 150
-# examples there were 4, 11 and 13 percent fewer errors than without any.
-ENOUGH_FOR_METRIC = 50
-# The first Newton steps use every SAMPLE-th example, up to a larger tolerance, if that
-# leaves at least ENOUGH examples per feature: fewer give a worse start.
-SAMPLE, SAMPLE_TOLERANCE, ENOUGH = 8, 1e-3, 10
 
 
 @losses.classification_loss
@@ -241,7 +226,7 @@ def start_refit(
     calibrate: bool,
     seed: Any,
     report: Callable[[str], object],
-) -> "Draft":
+) -> Draft:
     """The first part of `refit`: the penalty, by held-out examples."""
     _checks.check_not_traced(state, X, y, weight, penalty)
     model = find_model(state)
@@ -282,7 +267,7 @@ def start_refit(
         seed=_checks.numpy_seed(seed),
         report=report,
     )
-    return _draft(problem)
+    return start_draft(problem)
 
 
 def _pose_problem(
@@ -411,10 +396,6 @@ def _wrap_solver_model(
     return whole.with_inner(state)
 
 
-# A state, its features, and their weights, one row per column of coefficients.
-Solution = tuple[Any, Basis, Float[np.ndarray, "columns features"]]
-
-
 def _rescale(problem: Problem) -> Problem:
     """The problem in units in which rates, tolerances and outputs are comparable."""
     loss, read = problem.loss, problem.blocks
@@ -436,321 +417,10 @@ def _rescale(problem: Problem) -> Problem:
     )
 
 
-class Draft(NamedTuple):
-    """A refit whose penalty is chosen, on held-out examples if there are any.
-
-    Attributes:
-      problem: the arguments and examples.
-      state: the state to refit.
-      rows: the number of examples, if any are held out.
-      penalty: the best penalty.
-      folds: held-out examples, if there is anything to judge.
-      judged: folds, and the best models that did not learn their held-out examples, if
-        these are scored.
-      metric: a metric that predicts them better, or that is learned in any case; or
-        None.
-    """
-
-    problem: Problem
-    state: Any
-    rows: int
-    penalty: float
-    folds: list[Fold]
-    judged: list[Judged]
-    metric: Trial | None = None
-
-    def learn_metric(self, passes: int | None = None) -> "Draft":
-        """The same with a metric, if that is wanted, after this number of passes.
-
-        By default they are those of the problem, or suit the number of examples.
-        """
-        problem, rows = self.problem, self.rows
-        compares = _compares_metric(problem, self.state, rows)
-        if not (problem.learns or compares):
-            return self
-        fold = self.folds[0].with_fewer(rows)
-        if not int(fold.state.num_active):
-            # All examples that count are held out.
-            return self
-        passes = passes or problem.epochs or metric.count_passes(rows)
-        found = metric.try_metric(problem, fold, self.penalty, passes)
-        if compares and not fold.prefers(self.judged[0].scores, found.scores):
-            return self
-        judged = [Judged(fold, found.scores, found.beyond)]
-        return self._replace(judged=judged, metric=found)
-
-    def errors(self) -> list[Float[np.ndarray, " held"]]:
-        """The mistakes or losses on the held-out examples of every fold, weighted."""
-        return [one.fold.each_error(one.scores) for one in self.judged]
-
-    def finish(self) -> Any:
-        """The refitted model."""
-        problem, solution, judged = _solve(self)
-        model: Any = _build_model(problem, solution)
-        if problem.calibrates or not problem.is_bare:
-            # The calibration of the old coefficients does not apply.
-            whole = TableModel.of(model)
-            found = _calibrate(problem, whole, judged) if problem.calibrates else None
-            model = whole._replace(calibration=found).put_in(model)
-        return fold_map(model)
-
-
-def _calibrate(
-    problem: Problem, model: TableModel, judged: list[Judged]
-) -> float | Spread | None:
-    """The calibration of a refitted model, from models that did not learn all rows."""
-    if not model.is_regressor:
-        return held_out.fit_calibration(judged)
-    spread = held_out.measure_spread(problem, judged)
-    if spread is None:
-        return None
-    # The targets of the problem had the intercept of the model before.
-    before = TableModel.of(problem.model)
-    more = (np.asarray(model.intercept) - before.intercept) / model.unit
-    return spread._replace(low=spread.low - more, high=spread.high - more)
-
-
-def _draft(problem: Problem) -> Draft:
-    """The folds and the choice of the penalty."""
-    state, rows = problem.model.inner, 0
-    if problem.judges:
-        rows = training_data.count_rows(problem.blocks())
-    number = held_out.FOLDS if rows <= held_out.FEW else 1
-    compares = _compares_metric(problem, state, rows)
-    penalty, judged, folds = problem.penalties[0], [], []
-    if problem.chooses or compares:
-        folds = _make_folds(problem, number, state)
-        penalty, judged = _choose_penalty(problem, folds)
-    elif problem.learns or problem.calibrates:
-        folds = _make_folds(problem, 1 if problem.learns else number, state)
-    return Draft(problem, state, rows, penalty, folds, judged)
-
-
-def _solve(draft: Draft) -> tuple[Problem, Solution, list[Judged]]:
-    """The problem after a metric, the solution, and the models for the calibration."""
-    problem, state, _, penalty, folds, judged, _ = draft
-    if draft.metric is not None:
-        with_metric, weights, matrix = draft.metric.finish()
-        state = resume(state, with_metric)
-        if matrix is not None:
-            problem = problem._replace(map=matrix)
-        if losses.takes_labels(problem.loss):
-            # The weights of the logistic loss refer to the root of the initial vectors.
-            return problem, (state, folds[0].basis, weights), judged
-    if problem.moves and problem.calibrates:
-        judged = []
-        for fold in folds:
-            own, *moved = _solve_state(problem, penalty, fold.state, fold.learn)
-            scores = functools.partial(newton.scores, *moved)
-            beyond = functools.partial(problem.beyond, own)
-            judged.append(Judged(fold, scores, beyond))
-    return problem, _solve_state(problem, penalty, state, problem.blocks), judged
-
-
-def _compares_metric(problem: Problem, state: Any, rows: int) -> bool:
-    """Whether held-out examples choose between a metric and none."""
-    codes = problem.encoding
-    width = state.num_features if codes is None else codes.num_columns
-    return (
-        problem.form == "auto"
-        and state.learner.has_vectors
-        and state.kernel.stationary
-        and rows >= max(ENOUGH_FOR_METRIC, width)
-    )
-
-
-@names_errors("refit")
-def _build_model(problem: Problem, solution: Solution) -> Any:
-    """The model with the state of the solution inside, and its weights and bias."""
-    model, (state, basis, weights) = problem.model, solution
-    weights = (weights * problem.units.unit[:, None]).astype(weights.dtype)
-    shift = np.zeros(0)
-    if problem.constant is not None:
-        shift = weights[:, -1] + problem.units.origin
-        shift = shift if len(weights) > 1 else shift[0]
-        weights = weights[:, :-1]
-    state = put_weights(state, basis, weights)
-    if not problem.streams:
-        bias = jnp.asarray(shift, weights.dtype)
-        state = state.to_kernel_model()._replace(bias=bias)
-    elif problem.constant is not None:
-        model = TableModel.of(model).add_intercept(shift).put_in(model)
-    if (codes := problem.encoding) is not None:
-        codes = codes._replace(map=np.asarray(problem.map)[: codes.num_codes])
-        model = TableModel.of(model)._replace(scaling=codes).put_in(model)
-    return model.with_inner(state)
-
-
-def _per_column(basis: Basis, penalties: list[float]) -> Float[np.ndarray, " problems"]:
-    """The penalty of every problem: each penalty is repeated for all columns."""
-    each = np.repeat(penalties, basis.expansion.num_columns)
-    return each.astype(basis.root.dtype)
-
-
-def _make_folds(problem: Problem, number: int, state: Any) -> list[Fold]:
-    """Folds, each with the vectors that a stream of its training examples chooses."""
-    found = []
-    for i in range(number):
-        learn, held = held_out.deal(problem, i)
-        own = state
-        if problem.streams:
-            own = held_out.stream_fold(problem, state, learn)
-        found.append(Fold(problem, learn, held, own, problem.basis(own)))
-    return found
-
-
-def _choose_penalty(problem: Problem, folds: list[Fold]) -> tuple[float, list[Judged]]:
-    """The penalty with the least held-out error, and its models.
-
-    Among penalties that chance may separate, the largest is chosen.
-    """
-    penalties, size = problem.penalties, len(problem.penalties)
-    errors, products, found = np.zeros(size), np.zeros((size, size)), []
-    for fold in folds:
-        weights = _solve_weights(problem, fold.basis, fold.learn, penalties)
-        more = fold.errors(functools.partial(newton.scores, fold.basis, weights))
-        errors, products = errors + more[0], products + more[1]
-        found.append(np.split(weights, size))
-    least = int(np.argmin(errors))
-    allowed = errors[least] + held_out.LEEWAY * held_out.chance(products, least)
-    best = int(np.argmax(np.where(errors <= allowed, penalties, 0)))
-    judged = [
-        Judged(
-            fold,
-            functools.partial(newton.scores, fold.basis, each[best]),
-            functools.partial(problem.beyond, fold.state),
-        )
-        for fold, each in zip(folds, found, strict=True)
-    ]
-    return penalties[best], judged
-
-
-def _solve_state(
-    problem: Problem, penalty: float, state: Any, blocks: Callable[[], Iterator[Block]]
-) -> Solution:
-    """The solution for a state, with moved vectors if the problem moves them."""
-    basis = problem.basis(state)
-    if not problem.again:
-        each = _per_column(basis, [penalty])
-        weights = newton.one_pass(problem.loss, basis, blocks(), each, problem.report)
-        return state, basis, weights
-    weights = _solve_weights(problem, basis, blocks, [penalty])
-    if not problem.moves:
-        return state, basis, weights
-    vectors = moving_vectors.move_vectors(problem, basis, blocks, weights, penalty)
-    state = problem.with_vectors(state, vectors)
-    basis = problem.basis(state)
-    return state, basis, _solve_weights(problem, basis, blocks, [penalty])
-
-
-def _solve_weights(
-    problem: Problem,
-    basis: Basis,
-    blocks: Callable[[], Iterator[Block]],
-    penalties: list[float],
-) -> Float[np.ndarray, "problems features"]:
-    """The weights that minimise the objective."""
-    minimise = functools.partial(
-        newton.minimise,
-        basis=basis,
-        negligible=problem.negligible,
-        report=problem.report,
-    )
-    each, kinks = _per_column(basis, penalties), losses.has_kinks(problem.loss)
-    start, rows = newton.least_squares(basis, map(problem.near, blocks()), each)
-
-    def rounded(weights: Any, width: float) -> Callable[..., Array]:
-        if not kinks:
-            return problem.loss
-        deviation = _residual_deviation(basis, blocks(), weights)
-        return losses.smooth(problem.loss, width * deviation)
-
-    *first, last = WIDTHS
-    if rows >= SAMPLE * ENOUGH * basis.num_features:
-        start, _, _ = minimise(
-            rounded(start, first[0]),
-            blocks=lambda: training_data.sample_blocks(blocks(), SAMPLE),
-            weights=start,
-            penalties=each * SAMPLE,
-            tolerance=SAMPLE_TOLERANCE,
-        )
-    minimise = functools.partial(minimise, blocks=blocks, penalties=each)
-    for width in first if kinks else ():
-        loss = rounded(start, width)
-        start, _, _ = minimise(loss, weights=start, tolerance=SAMPLE_TOLERANCE)
-    weights, value, converged = minimise(
-        rounded(start, last), weights=start, tolerance=problem.tolerance
-    )
-    _check_solution(basis, blocks, value, converged)
-    return weights
-
-
-def _check_solution(
-    basis: Basis,
-    blocks: Callable[[], Iterator[Block]],
-    value: Float[np.ndarray, " problems"],
-    converged: Bool[np.ndarray, " problems"],
-) -> None:
-    """Raises if an objective is not finite; warns of problems that are not solved."""
-    if not np.all(np.isfinite(value)):
-        rows = basis.rows(next(blocks()).X) + basis.expansion.origin[None]
-        reason = driver.explain_overflow(basis, rows)
-        raise ArgumentError("the objective", "be finite", f"NaN or infinity: {reason}")
-    if not np.all(converged):
-        warn(
-            f"refit: {np.sum(~converged)} of {len(converged)} columns have not "
-            f"converged in {newton.MAX_PASSES} passes"
-        )
-
-
 def _log_targets(mean: Float[np.ndarray, " columns"], block: Block) -> Block:
     """The examples with logarithms of the targets, each averaged with their mean."""
     targets = np.log(np.maximum((block.targets + mean) / 2, LEAST))
     return block._replace(targets=targets)
-
-
-def _residual_deviation(
-    basis: Basis,
-    blocks: Iterator[Block],
-    weights: Float[np.ndarray, "problems features"],
-) -> Float[np.ndarray, " problems"]:
-    """The robust deviation of the residuals of the first rows."""
-
-    def away(block: Block) -> np.ndarray:
-        scores = newton.scores(basis, weights, block.X)
-        return np.tile(block.targets, len(weights) // block.targets.shape[1]) - scores
-
-    left = training_data.first_values(blocks, away)
-    _, deviation = scaling.centre_and_deviation(left, robust=True)
-    # The deviation of the targets is 1; a perfect fit has no residuals to measure.
-    return np.maximum(deviation, 1e-3)
-
-
-def put_weights(
-    state: Any,
-    basis: Basis,
-    weights: Float[np.ndarray, "problems features"],
-) -> Any:
-    """The state with these weights, ready to continue learning."""
-    state, finite = _put_weights(state, basis.root, weights)
-    if not bool(finite):
-        vectors = basis.expansion.examples[basis.expansion.mask]
-        raise ArgumentError(
-            "every coefficient",
-            "be finite",
-            f"NaN or infinity: {driver.explain_overflow(basis, vectors)}",
-        )
-    return restart_average(state)
-
-
-@jax.jit
-def _put_weights(
-    state: Any, root: Array, weights: Array
-) -> tuple[Any, Bool[Array, ""]]:
-    """The state with these weights and its old average; and whether all are finite."""
-    learner = state.learner
-    state = learner.refresh(learner.with_weights(state, root, weights))
-    return state, jnp.all(jnp.isfinite(state.expansion.coefficients_and_sums))
 
 
 def check_metric(given: Any, width: int) -> None:

@@ -16,7 +16,8 @@ from budgetjax.online import driver
 from budgetjax.online.importance import SeenWeights
 from budgetjax.online.learner import OnlineLearner
 from budgetjax.refitting import held_out, newton
-from budgetjax.refitting.refit import LOSSES, Draft, start_refit
+from budgetjax.refitting.draft import Draft
+from budgetjax.refitting.refit import LOSSES, start_refit
 from budgetjax.refitting.spread import fit_spread
 from budgetjax.stream.model import StreamModel, extend_curve, sum_errors
 from budgetjax.tables import encoding, scaling
