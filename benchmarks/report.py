@@ -324,7 +324,7 @@ def caption(used: list[Used]) -> str:
     """The results of a table, and which are older than their code."""
     files = [one.file.removesuffix("_summary") for one in used]
     said = [", ".join(f"`{file}`" for file in dict.fromkeys(files))]
-    return f"*{'; '.join([*said, *filter(None, [earlier(used)])])}*"
+    return f"*Rows: {'; '.join([*said, *filter(None, [earlier(used)])])}*"
 
 
 def earlier(used: list[Used]) -> str:

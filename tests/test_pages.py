@@ -94,11 +94,11 @@ def test_a_table_says_whether_its_code_has_changed(monkeypatch):
         return report.caption(list(rows))
 
     new, old = used("tables", "new"), used("growth_summary", "old")
-    assert said(new) == "*`tables`*"
-    assert said(old, old) == "*`growth`; earlier code*"
-    assert said(new, old).startswith("*`tables`, `growth`; earlier code")
+    assert said(new) == "*Rows: `tables`*"
+    assert said(old, old) == "*Rows: `growth`; earlier code*"
+    assert said(new, old).startswith("*Rows: `tables`, `growth`; earlier code")
     # Nor are rows of a commit whose code was changed.
-    assert said(used("tables", "new", dirty=True)) == "*`tables`; earlier code*"
+    assert said(used("tables", "new", dirty=True)) == "*Rows: `tables`; earlier code*"
 
 
 def test_what_is_old_is_named(monkeypatch):
@@ -110,7 +110,7 @@ def test_what_is_old_is_named(monkeypatch):
             for line in "abcd"
             for column in "xy"
         ]
-        return report.caption(rows).removeprefix("*`growth`").removesuffix("*")
+        return report.caption(rows).removeprefix("*Rows: `growth`").removesuffix("*")
 
     every = [(line, column) for line in "abcd" for column in "xy"]
     assert said(every) == "; earlier code"
@@ -124,12 +124,12 @@ def test_rows_of_rivals_are_never_old(monkeypatch):
     monkeypatch.setattr(ages, "is_old", lambda file, commit: True)
     ours = used("tables", "1", column="a", method="budgetjax, 100")
     theirs = used("tables", "1", column="b", method="CatBoost")
-    assert report.caption([ours]) == "*`tables`; earlier code*"
-    assert report.caption([theirs]) == "*`tables`*"
-    assert report.caption([ours, theirs]) == "*`tables`; ours of earlier code*"
+    assert report.caption([ours]) == "*Rows: `tables`; earlier code*"
+    assert report.caption([theirs]) == "*Rows: `tables`*"
+    assert report.caption([ours, theirs]) == "*Rows: `tables`; ours of earlier code*"
     monkeypatch.setattr(ages, "knows_history", lambda: False)
     for one in ([ours], [ours, theirs]):
-        assert report.same(report.caption(one), "*`tables`*")
+        assert report.same(report.caption(one), "*Rows: `tables`*")
 
 
 def test_commands_measure_what_is_old(monkeypatch):
