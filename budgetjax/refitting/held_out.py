@@ -37,8 +37,6 @@ FEW = 2000
 # standard deviations: with few rows differences say little, and a small penalty
 # underfits.
 LEEWAY = 0.3
-# A metric is preferred if its error is smaller by so many standard deviations.
-DOUBT = 0.5
 # The penalty of a refit, where one is not chosen.
 PENALTY = 10.0
 # Up to this many examples, which may be noisy, estimators choose among these penalties.
@@ -94,14 +92,13 @@ class Fold(NamedTuple):
         found = training_data.total(self.held(), sums)
         return found[0], found[1:]
 
-    def each_error(self, scores_of: Scores) -> Float[np.ndarray, " held"]:
-        """The weighted mistake or loss of one model on every example."""
-        return np.concatenate(
-            [
-                block.weights * self._mistakes(block, scores_of)[:, 0]
-                for block in self.held()
-            ]
-        )
+    def error(self, scores_of: Scores) -> float:
+        """The mistakes, or for regression the losses, of one model."""
+        return float(self.errors(scores_of)[0][0])
+
+    def prefers(self, old: Scores, new: Scores) -> bool:
+        """Whether the new model has a smaller error than the old one."""
+        return self.error(new) < self.error(old)
 
     def _mistakes(
         self, block: Block, scores_of: Scores
@@ -117,19 +114,6 @@ class Fold(NamedTuple):
             return (scores * targets <= 0)[..., 0]
         numbers = newton.of_problems(loss, columns, block.X.dtype)
         return np.asarray(_sum_losses(numbers, scores, block.targets))
-
-    def prefers(self, old: Scores, new: Scores) -> bool:
-        """Whether the new model has a significantly smaller error than the old one.
-
-        The difference must exceed `DOUBT` of its standard deviations; for mistakes this
-        is McNemar's test.
-        """
-
-        def both(X: np.ndarray) -> np.ndarray:
-            return np.concatenate([np.asarray(each(X)) for each in (old, new)], axis=1)
-
-        total, products = self.errors(both)
-        return bool(total[0] - total[1] > DOUBT * chance(products, 0)[1])
 
 
 @jax.jit

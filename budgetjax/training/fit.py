@@ -101,8 +101,8 @@ def choose_encoding(
 ) -> Encoding | None:
     """The encoding for all rows, of which these are a sample.
 
-    Where chance may separate two on the sample, bins are taken, which gain more from
-    more rows than numbers alone: shuttle had half of the errors.
+    On ties bins are taken, which gain more from more rows than numbers alone: shuttle
+    had half of the errors.
     """
     if len(forms) == 1:
         return forms[0]
@@ -120,8 +120,8 @@ def compare(
 ) -> tuple[Candidate, Draft | None]:
     """The model in the form in which these rows, held out, are predicted best.
 
-    Metrics are learned in a few passes for this; the draft has none. A later form must
-    be better by more than chance.
+    Metrics are learned in a few passes for this; the draft has none. On ties it is the
+    first form.
     """
     candidates = [stream(recipe, data, codes, orders, progress) for codes in forms]
     with refitting(progress) as report:
@@ -408,20 +408,10 @@ def refitting(progress: bool) -> Iterator[Callable[[str], object]]:
 
 
 def find_best(drafts: Sequence[Draft | None]) -> int:
-    """The number of the draft that predicts held-out rows best, if there are any.
-
-    A later one must be better by more than chance, as a metric must; see
-    `held_out.DOUBT`.
-    """
+    """The number of the draft that predicts held-out rows best, the first on ties."""
     errors = [[] if draft is None else draft.errors() for draft in drafts]
     folds = min(map(len, errors))
-    each = [np.concatenate([np.zeros(1), *parts[:folds]]) for parts in errors]
-    best = 0
-    for i, one in enumerate(each):
-        gain = each[best] - one
-        if np.sum(gain) > held_out.DOUBT * np.sqrt(np.sum(gain**2)):
-            best = i
-    return best
+    return int(np.argmin([sum(parts[:folds]) for parts in errors]))
 
 
 def measure_importances(
