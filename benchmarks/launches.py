@@ -260,6 +260,7 @@ LEARNERS: dict[str, tuple[bj.Learner, dict[str, Any]]] = {
     ),
     "Pegasos, merge": (bj.Pegasos(), {"maintenance": bj.Merge()}),
     "AROW": (bj.AROW(), {}),
+    "KRLST": (bj.KRLST(), {"num_classes": None}),
 }
 
 

@@ -10,7 +10,7 @@ benchmarks/launches.py` counts what follows from it.
 """
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import jax
@@ -68,11 +68,14 @@ def separate(arrays: Carry) -> Carry:
     return jax.lax.optimization_barrier(arrays) if on_cpu() else arrays
 
 
-def together(*arrays: Array) -> tuple[Array, ...]:
-    """The arrays, of one shape, on a GPU computed in one operation."""
+def together(*arrays: Array) -> Any:
+    """The arrays, of one shape, on a GPU the rows of one that is computed at once.
+
+    A branch should take its rows itself: each that is taken outside is a copy.
+    """
     if not on_gpu():
         return arrays
-    return tuple(jax.lax.optimization_barrier(jnp.stack(arrays)))
+    return jax.lax.optimization_barrier(jnp.stack(arrays))
 
 
 def dots(*pairs: tuple[Array, Array]) -> Array:
@@ -83,16 +86,17 @@ def dots(*pairs: tuple[Array, Array]) -> Array:
     return jnp.sum(jnp.stack([left * right for left, right in pairs]), axis=1)
 
 
-def products(matrix: Array, vectors: Array) -> Array:
-    """The products of a matrix with a few vectors, the rows of an array.
+def products(matrix: Array, vectors: Array | Sequence[Array]) -> Any:
+    """The products of a matrix with a few vectors, on a GPU in one operation.
 
-    A CPU multiplies with two columns at once eight times slower than one by one.
+    A CPU multiplies with two columns at once eight times slower than one by one. On a
+    GPU the vectors of a list are joined on the way, which a product of matrices cannot.
     """
-    if not on_gpu():
-        return jnp.stack(
-            [jnp.matmul(matrix, vector, precision="highest") for vector in vectors]
-        )
-    return jnp.matmul(vectors, matrix.T, precision="highest")
+    if not on_gpu() or not len(vectors):
+        return [jnp.matmul(matrix, vector, precision="highest") for vector in vectors]
+    if isinstance(vectors, jax.Array):
+        return jnp.matmul(vectors, matrix.T, precision="highest")
+    return jnp.sum(jnp.stack(vectors)[:, None] * matrix[None], axis=2)
 
 
 def fold(
@@ -165,14 +169,15 @@ def scan(
     return packed.unpack(final), ys
 
 
-def pack(tree: Carry) -> Callable[[], Carry]:
+def pack(tree: Carry, also: Sequence[Array] = ()) -> Callable[[], Carry]:
     """A function for a branch that returns the tree, which is known outside.
 
-    On a GPU its numbers share one array, as a branch copies each that it is given.
+    On a GPU its numbers share one array, as a branch copies each that it is given; so
+    do these small arrays in it.
     """
     if not on_gpu():
         return lambda: tree
-    packing = Packed(tree)
+    packing = Packed(tree, also)
     words, others = packing.pack(tree)
     # Or the compiler would take the numbers from the array outside.
     words = jax.lax.optimization_barrier(words)
@@ -182,33 +187,34 @@ def pack(tree: Carry) -> Callable[[], Carry]:
 class Packed:
     """Trees like one, whose 32-bit numbers are the words of one array."""
 
-    def __init__(self, like: Any) -> None:
+    def __init__(self, like: Any, also: Sequence[Array] = ()) -> None:
         self.leaves, self.structure = jax.tree.flatten(like)
         kinds = (jnp.int32, jnp.uint32, jnp.float32)
-        self.numbers = [
+        self.words = [
             isinstance(leaf, jax.Array)
-            and leaf.size == 1
-            and leaf.ndim <= 1
             and leaf.dtype in kinds
+            and ((leaf.size == 1 and leaf.ndim <= 1) or any(leaf is x for x in also))
             for leaf in self.leaves
         ]
 
     def pack(self, tree: PyTree) -> tuple[Array, list[Any]]:
         """The words, and all other leaves."""
-        both = list(zip(jax.tree.leaves(tree), self.numbers, strict=True))
-        words = [_cast(leaf.reshape(()), jnp.int32) for leaf, number in both if number]
-        others = [leaf for leaf, number in both if not number]
-        return jnp.stack(words) if words else jnp.zeros((0,), jnp.int32), others
+        both = list(zip(jax.tree.leaves(tree), self.words, strict=True))
+        words = [_cast(leaf.ravel(), jnp.int32) for leaf, packed in both if packed]
+        others = [leaf for leaf, packed in both if not packed]
+        return jnp.concatenate(words or [jnp.zeros((0,), jnp.int32)]), others
 
     def unpack(self, given: tuple[Array, list[Any]]) -> Any:
         """The tree."""
-        words, others = iter(given[0]), iter(given[1])
-        leaves = [
-            _cast(next(words), like.dtype).reshape(like.shape)
-            if number
-            else next(others)
-            for like, number in zip(self.leaves, self.numbers, strict=True)
-        ]
+        words, others = given[0], iter(given[1])
+        leaves, at = [], 0
+        for like, packed in zip(self.leaves, self.words, strict=True):
+            if packed:
+                own = _cast(words[at : at + like.size], like.dtype)
+                leaves.append(own.reshape(like.shape))
+                at += like.size
+            else:
+                leaves.append(next(others))
         return jax.tree.unflatten(self.structure, leaves)
 
 

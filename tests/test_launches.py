@@ -13,14 +13,16 @@ sys.path.append(str(ROOT / "benchmarks"))
 import launches  # noqa: E402
 import runner  # noqa: E402
 
-# Per block, without the turns of the loop over violations, and per such turn.
+# Per block, without the turns of the loop over violations or rows, and per such turn.
 MOST = {
-    ("run", "Perceptron, remove the oldest"): (17, 9),
-    ("run", "Pegasos, merge"): (21, 19),
-    ("run", "AROW"): (23, 82),
-    ("sweep", "Perceptron, remove the oldest"): (19, 11),
-    ("sweep", "Pegasos, merge"): (22, 19),
-    ("sweep", "AROW"): (24, 93),
+    ("run", "Perceptron, remove the oldest"): (16, 9),
+    ("run", "Pegasos, merge"): (20, 19),
+    ("run", "AROW"): (22, 60),
+    ("run", "KRLST"): (28, 47),
+    ("sweep", "Perceptron, remove the oldest"): (18, 11),
+    ("sweep", "Pegasos, merge"): (21, 19),
+    ("sweep", "AROW"): (23, 92),
+    ("sweep", "KRLST"): (32, 54),
 }
 absent = launches.missing(["H100"])
 
@@ -38,7 +40,7 @@ def test_no_loop_launches_more_than_it_did(tmp_path):
     for key, (block, turn) in found.items():
         assert block["alone"] <= MOST[key][0], key
         assert turn["launches"] <= MOST[key][1], key
-        assert block["captured"]
-        assert turn["captured"]
+        # The scores of a scan are copied while it goes on, which no buffer captures.
+        assert (block["captured"] and turn["captured"]) == (key != ("run", "KRLST"))
         # Numbers, and arrays of a number per slot; never a matrix of a model.
         assert turn["copied"] < 2, key

@@ -53,6 +53,39 @@ def both_ways(parts):
     yield bj.merge_models([part.to_kernel_model() for part in parts], 40)
 
 
+def second_order(rows, y, learner):
+    given = {"num_features": 2, "budget": 40}
+    given["num_classes"] = 2 if y is Y else None
+    return bj.run(learner.init(bj.RBF(2.0), **given), X[rows], y[rows])[0]
+
+
+@pytest.mark.parametrize("learner", [bj.KRLST(), bj.AROW()], ids=["targets", "labels"])
+def test_models_that_know_where_they_learned(learner):
+    """Each has seen half of the square, and decides there alone."""
+    real = isinstance(learner, bj.KRLST)
+    y = np.sin(4 * X[:, 0]) * X[:, 1] if real else Y
+    random = np.random.default_rng(0)
+    halves = np.array_split(np.argsort(X[:, 0]), 2)
+    parts = [second_order(random.permutation(half), y, learner) for half in halves]
+
+    def wrong(model):
+        said = np.asarray(bj.predict(model, X))
+        return np.mean((said - y) ** 2 if real else said != y)
+
+    mean = wrong(bj.merge_models(parts, 80, weights=[1, 1]))
+    for budget in 80, 40:
+        assert wrong(bj.merge_models(parts, budget)) < (0.1 if real else 0.6) * mean
+
+
+def test_a_model_alone_and_models_that_agree():
+    y = np.sin(4 * X[:, 0]) * X[:, 1]
+    state = second_order(slice(800), y, bj.KRLST())
+    own = bj.decision_function(state, X)
+    for parts in [state], [state, state]:
+        found = bj.decision_function(bj.merge_models(parts, 80), X)
+        np.testing.assert_allclose(found, own, atol=2e-3)
+
+
 @pytest.mark.usefixtures("as_installed")
 def test_wrong_weights():
     parts = [learned(part) for part in PARTS[:2]]

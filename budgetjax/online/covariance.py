@@ -9,6 +9,7 @@ then makes a direction uncertain, and never negative.
 from typing import NamedTuple
 
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from budgetjax import kernels
@@ -16,6 +17,9 @@ from budgetjax._shapes import PerPair, PerRow, Scalar
 from budgetjax.online import support_set
 from budgetjax.online.span import Span
 from budgetjax.online.state import State
+
+# A certainty of float32 that is nearer to 1 is not known.
+ROUNDING = 1e-6
 
 
 class Uncertain(NamedTuple):
@@ -68,3 +72,17 @@ def in_basis(
     p = jnp.matmul(rows, memory.span.root.T, precision="highest")
     known = jnp.matmul(p, memory.certainty, precision="highest")
     return p, known, state.kernel.diag(X, squares)
+
+
+def precision(state: State) -> Float[np.ndarray, "vectors vectors"]:
+    """`R^T ((I - C)^-1 - I) R`, what examples add to the precision; O(B^3).
+
+    It is that of the scores at the support vectors, in the order of their slots.
+    """
+    memory, mask = state.memory, np.asarray(state.expansion.mask)
+    root = np.asarray(memory.span.root, np.float64)[np.ix_(mask, mask)]
+    certainty = np.asarray(memory.certainty, np.float64)[np.ix_(mask, mask)]
+    known, directions = np.linalg.eigh(certainty)
+    known = np.clip(known, 0, 1 - ROUNDING)
+    half = root.T @ directions
+    return half * (known / (1 - known))[None] @ half.T

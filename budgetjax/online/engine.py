@@ -435,8 +435,9 @@ def _apply_to_scores(
     if edits.rescale_factor is not None:
         unscaled = unscaled * edits.rescale_factor
         coefficients = coefficients * edits.rescale_factor
-    for update in edits.rank_one_updates:
-        received = jnp.matmul(kernel_rows, update.weights, precision="highest")
+    updates = edits.rank_one_updates
+    each = _platform.products(kernel_rows, [update.weights for update in updates])
+    for update, received in zip(updates, each, strict=True):
         unscaled = unscaled + received[:, None] * update.term[None, :num_columns]
     for row, column in zip(edits.rows, columns, strict=True):
         slot = jnp.maximum(row.slot, 0)

@@ -396,6 +396,13 @@ class Learner(OnlineLearner, abstract=True):
         wanted = "be one that knows the variance of its scores, as budgetjax.KRLST does"
         raise ArgumentError("the learner", wanted, type(self).__name__)
 
+    def precision(self, state: State) -> Float[np.ndarray, "vectors vectors"] | None:
+        """What examples add to the precision of the scores at the support vectors.
+
+        It is for `budgetjax.merge_models`; None if the learner knows none.
+        """
+        return None
+
     def basis(self, state: State) -> Basis:
         """An orthonormal basis of the span of the support vectors, for a refit.
 

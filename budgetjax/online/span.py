@@ -23,6 +23,7 @@ keep `R` accurate, however long the stream:
 """
 
 import functools
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax
@@ -286,9 +287,8 @@ class Swap(NamedTuple):
       column: the column of `R` of the slot, 0 for a free one.
       inverse: the row of `R^T R` of the slot, likewise.
       pivot: the length of the column, 1 if it is 0.
-      direction: `u`, the unit vector along the column; that of the slot if it is free.
-      reach: `u^T R`.
-      selves: the new diagonal of the kernel matrix, with the ridge.
+      vectors: `direction`, `reach`, the coefficients of the candidate less all others,
+        and `selves`.
       row: the coefficients of the unit vector from there to the candidate.
     """
 
@@ -301,10 +301,26 @@ class Swap(NamedTuple):
     column: PerRow
     inverse: PerRow
     pivot: Scalar
-    direction: PerRow
-    reach: PerRow
-    selves: PerRow
+    vectors: Sequence[PerRow]
     row: PerRow
+
+    # A branch takes one array of several vectors, and each of its rows apart only if it
+    # is given so.
+
+    @property
+    def direction(self) -> PerRow:
+        """`u`, the unit vector along the column; that of the slot if it is free."""
+        return self.vectors[0]
+
+    @property
+    def reach(self) -> PerRow:
+        """`u^T R`."""
+        return self.vectors[1]
+
+    @property
+    def selves(self) -> PerRow:
+        """The new diagonal of the kernel matrix, with the ridge."""
+        return self.vectors[3]
 
 
 def plan_swap(
@@ -329,13 +345,13 @@ def plan_swap(
     square = jnp.where(inverse[place] > 0, inverse[place], 1)
     pivot = jnp.sqrt(square)
     unit = (slots == place).astype(column.dtype)
-    direction, reach, others, selves = _platform.together(
+    vectors = _platform.together(
         jnp.where(taken, column / pivot, unit),
         inverse / pivot,
         jnp.where(at_slot, 1, inverse * (solution[place] / square) - solution),
         jnp.where(at_slot, (1 + ridge) * kernel_self, span.selves),
     )
-    known = jnp.where(at_slot, 0, kernel_row)
+    known, others, selves = jnp.where(at_slot, 0, kernel_row), vectors[2], vectors[3]
     inside, left, square = _platform.dots(
         (kernel_row, solution), (known, others), (others * others, selves)
     )
@@ -351,9 +367,7 @@ def plan_swap(
         column=column,
         inverse=inverse,
         pivot=pivot,
-        direction=direction,
-        reach=reach,
-        selves=selves,
+        vectors=vectors,
         row=row,
     )
 
@@ -401,45 +415,44 @@ def swap(span: Span, new: Swap, num_active: Index, ridge: float = RIDGE) -> Span
     u_row = leaving_row + z
     row = jnp.where(at_slot, 0, span.root[i]) + u[i] * z
     v_row = (row - u[i] * u_row) / length
-    z, v, *both = _platform.together(z, v, u_row, v_row)
-    rows, directions = jnp.stack(both), (u, v)
+    made = _platform.together(z, v, u_row, v_row)
+    z, v, rows = made[0], made[1], jnp.stack(made[2:])
+    directions = u, v
 
     # Step 3, first without `u z^T`, whose share is along `u`.
     image = _times(rows, gram)
     stored = jnp.where(at_slot[None], 0, image)
-    errors = _platform.products(span.root, stored)
-    errors = [error - along for error, along in zip(errors, directions, strict=True)]
+    images = _platform.products(span.root, stored)
+    errors = [one - along for one, along in zip(images, directions, strict=True)]
     # Step 4.
     pairs = [
         pair
         for error, one in zip(errors, image, strict=True)
         for pair in ((error, u), (error, v), (one, z))
     ]
-    along = _platform.dots(*pairs).reshape(2, 3)
-    parts = jnp.stack(
-        [
-            error - ((by_u - by_z) * u + by_v * v) / 2
-            for error, (by_u, by_v, by_z) in zip(errors, along, strict=True)
-        ]
-    )
-    # Step 5, where the corrected rows are bounded again.
-    shift = jnp.where(at_slot[None], 0, _times(parts, span.root))
-    shift = shift + (along[:, 0] + along[:, 2])[:, None] / 2 * z[None]
+    *along, square = _platform.dots(*pairs, (errors[0], errors[0]))
+    along = jnp.stack(along).reshape(2, 3)
+    # Step 5, where the corrected rows are bounded again. As `D S` is known, `rows`
+    # without z in that of u, the product need not wait for step 4.
+    by_u, by_v, by_z = along.T[:, :, None]
+    own = jnp.array([[1], [0]], u.dtype)
+    shift = jnp.where(at_slot[None], 0, _times(jnp.stack(images), span.root)) - rows
+    shift -= ((by_u - by_z) * (made[2] - z)[None] + by_v * made[3][None]) / 2
+    shift += (own + (by_u + by_z) / 2) * z[None]
     corrected = rows - shift
     lengths = _times(corrected * corrected, new.selves)
-    shift = bound(corrected, lengths, ridge) - rows
-    changes = (u, z + shift[0]), (v, shift[1])
 
     # Errors of the others, magnified, may be beyond first order.
     by_u, _, by_z = along[0]
-    square = _times(errors[0], errors[0]) - by_u**2 + (by_u + by_z) ** 2
-    again = _sharding.cond(
-        square > LARGE**2,
-        lambda: _correct_again(span, new, gram, changes, rows[0] + shift[0], ridge),
-        lambda: jnp.zeros_like(u),
+    u_row, u_length = _sharding.cond(
+        square - by_u**2 + (by_u + by_z) ** 2 > LARGE**2,
+        lambda: _correct_again(span, new, gram, made, corrected),
+        lambda: (corrected[0], lengths[0]),
     )
+    u_change = bound(u_row, u_length, ridge) - made[2]
+    v_change = bound(corrected[1], lengths[1], ridge) - made[3]
     root = jnp.where(at_slot[None], 0, span.root)
-    root = add_products(root, (u, changes[0][1] + again), changes[1])
+    root = add_products(root, (u, z + u_change), (v, v_change))
     return Span(gram, new.selves, root, refresh_index)
 
 
@@ -447,24 +460,27 @@ def _correct_again(
     span: Span,
     new: Swap,
     gram: PerPair,
-    changes: tuple[tuple[PerRow, PerRow], ...],
-    row: PerRow,
-    ridge: float,
-) -> PerRow:
-    """Steps 3 to 5 of `swap` for `u` alone, in the root that the changes make.
+    made: Sequence[PerRow],
+    corrected: Float[Array, "2 rows"],
+) -> tuple[PerRow, Scalar]:
+    """Steps 3 to 5 of `swap` for `u` alone, in the root of the corrected rows.
 
-    It returns the change of the row `u^T R`, and writes no matrix.
+    `made` is `z`, `v` and the rows `D R`. The result is the row `u^T R` and its length,
+    as `bound` takes both; no matrix is written.
     """
-    (u, u_change), (v, v_change) = changes
+    z, v, *rows = made
+    u, row = new.direction, corrected[0]
+    u_change, v_change = z + row - rows[0], corrected[1] - rows[1]
     at_slot = jnp.arange(u.shape[0], dtype=jnp.int32) == new.slot
     image = _times(row, gram)
-    by_u, by_v = _platform.dots((u_change, image), (v_change, image))
+    # The rows of `S`, the old root, are those of `R` without `u z^T`.
+    pairs = ((one, image) for one in (u_change, v_change, rows[0] - z, rows[1]))
+    by_u, by_v, stored_u, stored_v = _platform.dots(*pairs)
     error = _times(span.root, jnp.where(at_slot, 0, image)) + (by_u - 1) * u + by_v * v
-    by_u, by_v = _platform.dots((error, u), (error, v))
-    step = jnp.where(at_slot, 0, _times(error - by_u / 2 * u, span.root))
-    step = step + by_u / 2 * u_change + by_v * v_change
-    corrected = row - step
-    return bound(corrected, _times(corrected * corrected, new.selves), ridge) - row
+    by_u, by_v = stored_u + by_u - 1, stored_v + by_v
+    step = jnp.where(at_slot, 0, _times(error, span.root) - by_u / 2 * new.reach)
+    row = row - (step + by_u / 2 * u_change + by_v * v_change)
+    return row, _times(row * row, new.selves)
 
 
 def add_products(matrix: PerPair, *pairs: tuple[PerRow, PerRow]) -> PerPair:

@@ -7,13 +7,18 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
-from budgetjax import _checks
+from budgetjax import _checks, kernels
 from budgetjax._errors import ArgumentError, names_errors
 from budgetjax.model import KernelModel, model_of
 from budgetjax.online.state import Online, State
-from budgetjax.refitting.compress import compress
+from budgetjax.refitting.compress import RIDGE, compress
 from budgetjax.refitting.refit import refit
 from budgetjax.tables.table_model import TableModel
+
+# What each model counts everywhere, beside what it has learned. Models of noisy rows in
+# random order made up to 7 percent more errors than their mean, and with 1 up to 22;
+# those of sorted rows had up to 38 percent more with 100 than with 10.
+EVERYWHERE = 10.0
 
 
 @names_errors("merge_models")
@@ -35,6 +40,14 @@ def merge_models(
     any part of the data or all, refit the coefficients; do that if some models have not
     seen all classes.
 
+    States of `budgetjax.AROW` and `budgetjax.KRLST` know where they have learned, and
+    send a matrix of :math:`B^2` numbers more. On the vectors of the compressed mean,
+    the merged model f minimises :math:`\sum_i (f - f_i)^T (10 \, w_i m I + P_i) (f -
+    f_i)`, with :math:`P_i` what the examples of model i of m add to the precision of
+    its weights. On four tables of labels and four of targets, divided in 2 or 8 parts
+    by the values of a column, so that models know different regions, this had 0.85 and
+    0.54 of the errors of the mean by rows; divided at random 1.00 and 0.96.
+
     Cost: for m models of B vectors that of `compress` for m B vectors, and that of
     `refit` for `budget` vectors if there are rows.
 
@@ -47,7 +60,8 @@ def merge_models(
       X, y: rows for `budgetjax.refit`, also batches, or rows divided among devices;
         None leaves the coefficients of the compressed mean.
       weights: one per model, at least 0 and not all 0, of any scale. None is the number
-        of rows that each has learned, if all are states, and otherwise 1 for all.
+        of rows that each has learned, if all are states, and otherwise 1 for all. If
+        you give some, it is their mean, whatever the models know.
       steps: as for `compress`.
       **options: other arguments of `refit`.
 
@@ -75,8 +89,10 @@ def merge_models(
     given = [TableModel.find(part) or model_of(part).inner for part in _unstack(parts)]
     if not given:
         raise ArgumentError("parts", "have models", "none")
-    merged = _merge(given, _check_weights(weights, given))
-    merged = compress(merged, budget, steps=steps)
+    shares = _check_weights(weights, given)
+    merged = compress(_merge(given, shares), budget, steps=steps)
+    if weights is None:
+        merged = _by_precision(merged, given, shares)
     return merged if X is None else refit(merged, X, y, **options)
 
 
@@ -152,6 +168,44 @@ def _union(parts: list[Any], weights: Float[np.ndarray, " parts"]) -> KernelMode
         coefficients=jax.device_put(np.concatenate(parts)),
         bias=jax.device_put(bias),
     )
+
+
+def _by_precision(
+    merged: Any, parts: list[Any], weights: Float[np.ndarray, " parts"]
+) -> Any:
+    """The merged model with coefficients of those that know their precision."""
+    if isinstance(merged, TableModel):
+        each = zip(merged.parts, *(part.parts for part in parts), strict=True)
+        fitted = (_by_precision(one, list(own), weights) for one, *own in each)
+        return merged.with_parts(tuple(fitted))
+    states = [part.inner for part in parts]
+    told = (one.learner.precision(one) for one in states if isinstance(one, State))
+    known = [one for one in told if one is not None]
+    if len(known) < len(states):
+        return merged
+    kernel, vectors = merged.kernel, merged.vectors
+    origin = kernels.origin_of(kernel, vectors)
+
+    def gram(others: Any) -> Float[np.ndarray, "n m"]:
+        found = kernel.gram(vectors - origin[None], others - origin[None])
+        return np.asarray(found, np.float64)
+
+    inner, right = gram(vectors), 0
+    ridge = RIDGE * np.max(np.diag(inner)) * np.eye(len(inner))
+    left = EVERYWHERE * len(states) * (inner + ridge)
+    for state, precision, weight in zip(states, known, weights, strict=True):
+        own = state.to_kernel_model()
+        across = gram(own.vectors)
+        coefficients, values = (
+            np.asarray(one, np.float64).reshape(len(precision), -1)
+            for one in (own.coefficients, own.values_at_vectors())
+        )
+        left += across @ precision @ across.T
+        everywhere = EVERYWHERE * len(states) * weight
+        right += across @ (everywhere * coefficients + precision @ values)
+    found = np.linalg.solve(left, right).reshape(merged.coefficients.shape)
+    coefficients = jax.device_put(found.astype(merged.dtype))
+    return merged._replace(coefficients=coefficients)
 
 
 def _check_equal(name: str, values: list[Any]) -> None:

@@ -188,6 +188,9 @@ class AROW(Learner):
         # K has a ridge, so the variance of a vector itself may round to below 0.
         return jnp.maximum(selves - jnp.sum(known * p, axis=1), 0)
 
+    def precision(self, state):
+        return covariance.precision(state)
+
     def with_vectors(self, state, vectors):
         return span.with_vectors(state, vectors)
 
@@ -259,12 +262,14 @@ def _move_if_allowed(
     steps = importance.repeats(candidate.weight, missing, gain)
     entering = candidate._replace(coefficients=steps * direction)
     pegasos = _pegasos(expansion, counts)
-    given = _platform.pack((state.kernel, pegasos, strategy, model, entering))
+    carried = state.kernel, pegasos, strategy, model, entering
+    given = _platform.pack(carried, also=[entering.vector])
 
     def move():
         return _move(*given(), kernel_row)
 
     def stay():
+        _, _, strategy, model, _ = given()
         like = jax.eval_shape(move)
         nothing = no_edits(Edits(like.rows, like.rank_one_updates))
         edits = nothing.rows, nothing.rank_one_updates

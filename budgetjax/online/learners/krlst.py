@@ -216,6 +216,9 @@ class KRLST(Learner):
         beyond = span.squared_residual(selves, square, ridge_of(state.dtype))
         return _of_targets(memory, inside + beyond + self.noise)
 
+    def precision(self, state):
+        return covariance.precision(state)
+
     def basis(self, state):
         """The orthonormal features of the support vectors."""
         return state.memory.span.root.T
