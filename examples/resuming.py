@@ -37,11 +37,12 @@ EVERY = 5  # batches between checkpoints
 def learn(folder: Path, checkpoint: Path | None = None) -> bj.StreamModel:
     """Makes one pass over the rows in a folder, from the checkpoint if there is one."""
     batches = bj.stream.npy(folder / "X.npy", folder / "y.npy")
+    first, _ = next(iter(batches))
     state = bj.AROW().init(bj.RBF(gamma=8.0), num_features=2, budget=100)
     return bj.fit_stream(
         state,
         batches,
-        standardise=True,
+        encode=bj.encoding.fit(first, 0),
         batch_rows=BATCH_ROWS,
         checkpoint=checkpoint,
         every=EVERY,

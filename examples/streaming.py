@@ -5,8 +5,8 @@
 
 A file of 1.2 GiB is generated: eight sensors, each with its own units, measure points
 on a checkerboard from eight directions. A process with 1 GiB of address space for
-itself, JAX and everything else then learns from the file, batch by batch, and
-standardises the sensors on the way. (The limit is on address space, not on memory in
+itself, JAX and everything else then learns from the file, batch by batch, and brings
+the sensors to one scale on the way. (The limit is on address space, not on memory in
 use, because Linux can enforce it; it is for two cores, as each thread reserves more.)
 """
 
@@ -99,8 +99,10 @@ def learn(path: Path, budget: int) -> None:
     """Makes one pass over the file, and reports time and memory."""
     start = time.perf_counter()
     batches = bj.stream.read(path, target="colour")
+    first, _ = next(iter(batches))
     state = bj.AROW().init(bj.RBF(gamma=2.0), num_features=SENSORS, budget=budget)
-    model = bj.fit_stream(state, batches, standardise=True, progress=True)
+    encode = bj.encoding.fit(first, 0)
+    model = bj.fit_stream(state, batches, encode=encode, progress=True)
     seconds = time.perf_counter() - start
     X, y = sensed(TEST_ROWS, TEST_SEED)
     wrong = np.mean(model.predict(X) != y)

@@ -172,9 +172,7 @@ FAULTS = (
     # Streams, and where they go on.
     Fault("stream", "stream/checkpoints.py", 'return Position(model, notes["batches"], notes["rows"], notes["last"])', 'return Position(model, notes["batches"] + 1, notes["rows"], notes["last"])'),
     Fault("stream", "stream/fit.py", "if checkpoints.digest((raw, y, weight)) != start.last:", "if False:"),
-    Fault("stream", "stream/fit.py", "rows = np.where(mask[:, None], moved, 0)", "rows = np.where(mask[:, None], vectors, 0)"),
     Fault("stream", "stream/model.py", "return int(present.sum()), squares / state.num_columns", "return int(present.sum()), squares"),
-    Fault("stream", "stream/fit.py", "counted = None, X if np.all(weight > 0) else X[weight > 0]", "counted = None, X"),
     Fault("stream", "stream/fit.py", "batch = _pad(X[part], kept.y[part], kept.weights[part], size, start)", "batch = _pad(X[part], kept.y[part], 1 + 0 * kept.weights[part], size, start)"),
     Fault("stream", "stream/reservoir.py", "at = present[enters]", "at = np.flatnonzero(enters)"),
     Fault("stream", "stream/reservoir.py", "total = self.num_rows + len(present)", "total = self.num_rows + len(y)"),
@@ -239,7 +237,7 @@ FAULTS = (
     Fault("exporting", "exporting/predictor.py", "kept = _active(model) if whole else np.any(coefficients != 0, axis=1)", "kept = np.any(coefficients != 0, axis=1)"),
     Fault("exporting", "exporting/predictor.py", "lower=True, check_finite=False).T", "lower=True, check_finite=False)"),
     Fault("exporting", "exporting/predictor.py", "centre, unit = mean + deviation * own.centre, deviation * own.unit", "centre, unit = mean + deviation * own.centre, own.unit"),
-    Fault("readers", "stream/readers/columns.py", "features = _all_features(names, {target, weight, *index})", "features = _all_features(names, {target, *index})"),
+    Fault("readers", "stream/readers/columns.py", "features = _all_features(names, {*targets, weight, *index})", "features = _all_features(names, {*targets, *index})"),
     Fault("readers", "stream/readers/columns.py", "return names[int(column)]", "return names[int(column) - 1]"),
     Fault("readers", "stream/readers/csv_text.py", 'tab_or_comma = "\\t" if files.ending(one) == ".tsv" else ","', 'tab_or_comma = ","'),
     Fault("readers", "stream/readers/npy_arrays.py", "if shape[0] != n:", "if False:"),

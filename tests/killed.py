@@ -53,7 +53,7 @@ def learn(path, cache, pause=0.0, told=None):
         state,
         stream(pause),
         classes=["no", "yes"],
-        standardise=True,
+        encode=bj.encoding.fit(next(stream(0))[0], 0),
         batch_rows=ROWS,
         checkpoint=path,
         every=100 if told is None else 1,

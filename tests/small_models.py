@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import budgetjax as bj
+from budgetjax.tables.scaling import Scaling
 
 D, B = 2, 5
 X = np.random.default_rng(0).normal(size=(30, D)).astype(np.float32)
@@ -32,10 +33,12 @@ def streamed():
     """A model of raw rows far from 0 with words as labels, and its data."""
     words = np.array(["no", "yes"])[(y + 1) // 2]
     raw = X * [3.0, 0.1] + [100.0, -5.0]
-    state = bj.Perceptron().init(KERNEL, **PARTS)
-    model = bj.fit_stream(
-        state, [(raw, words)], classes=["no", "yes"], standardise=True, batch_rows=30
+    labels = bj.TableModel(
+        bj.Perceptron().init(KERNEL, **PARTS),
+        Scaling.empty(2).updated(raw),
+        classes=np.array(["no", "yes"]),
     )
+    model = bj.fit_stream(bj.StreamModel(labels), [(raw, words)], batch_rows=30)
     return model, raw, words
 
 

@@ -23,7 +23,6 @@ READS = {
     "refitting/training_data.py": 1,
     "river/online.py": 1,
     "river/queue.py": 1,
-    "stream/fit.py": 3,
     "training/fit.py": 1,
 }
 

@@ -545,8 +545,8 @@ CALLS = {
     "w.npy: weight must have shape (3,), one per row of X, got (4,)": npys(
         ONES, np.ones(3), np.ones(4)
     ),
-    "y.npy: y must be numbers or strings of shape (n,), got float64 of shape "
-    "(3, 1)": npys(ONES, np.ones((3, 1))),
+    "y.npy: y must be numbers or strings of shape (n,), or numbers of shape "
+    "(n, outputs), got float64 of shape (3, 1, 1)": npys(ONES, np.ones((3, 1, 1))),
     f"y.npy: {INT64}9223372036854775808 in row 1": npys(ONES[:2], LARGE),
     f"X.npy: X {FLOAT32}1e+39 in row 1, column 1": npys(
         np.array([[1, 2], [3, 1e39]]), dtype=np.float32
@@ -694,8 +694,8 @@ BAD_BATCHES = [
     bad("nan and names", value(NAN, 2), "nan in row 81, column 'age'", source="a.csv"),
     bad("nan in a sparse row", sparse, f"{FINITE} nan in row 81, column 1"),
     bad(
-        *("nan where standardised", value(NAN), f"{FINITE} nan in row 81, column 1"),
-        standardise=True,
+        *("infinite where encoded", value(INF), "inf in row 81, column 1"),
+        encode=bj.encoding.fit(np.eye(3), 0),
     ),
     *(
         bad(
@@ -717,11 +717,6 @@ BAD_BATCHES = [
     bad(
         *("beyond float32", value(1e300, dtype=np.float64)),
         r"X must be in the range of float32, got 1e\+300 in row 81, column 1",
-    ),
-    bad(
-        *("squares beyond float64", value(1e300, dtype=np.float64)),
-        r"X must have squares that float64 can hold.* 1e\+300 in row 81",
-        standardise=True,
     ),
     bad("wider", lambda X, y: (X[:, [0, 0, 1, 2]], y), "row 64.* 3 columns.* 4"),
     bad("narrower", lambda X, y: (X[:, :2], y), "row 64.* 3 columns.* 2"),
@@ -881,7 +876,6 @@ ARGUMENTS = {
     ],
     "resume": [((1, "yes", None), f"resume {FLAG}")],
     "progress": [((1,), f"progress {FLAG}")],
-    "standardise": [(("yes",), f"standardise {FLAG}")],
     "checkpoint": [((5, True), "checkpoint must be a path.*#")],
     "classes": [
         (([1, 1], ["a", "a"], [0, NAN], [1, "a"], [[0, 1]], [[1], 2]), DISTINCT),
@@ -917,9 +911,9 @@ def test_bad_arguments(name, given, says):
 def test_what_does_not_fit_a_model_that_goes_on():
     row = LEARNERS["binary"]
     model = fit(row, [(X, Y)], classes=[-1, 1])
-    says = "fit_stream: standardise must be False for a model"
+    says = "fit_stream: encode must be None for a model to continue"
     with pytest.raises(ValueError, match=says):
-        fit(row, [(X, Y)], model, standardise=True)
+        fit(row, [(X, Y)], model, encode=bj.encoding.fit(X, 0))
     says = "classes must be those of the model, -1, 1, got 1, -1"
     with pytest.raises(ValueError, match=says):
         fit(row, [(X, Y)], model, classes=[1, -1])

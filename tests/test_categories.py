@@ -37,7 +37,7 @@ def frame(n=400, seed=0):
 
 def test_names_are_numbers_of_categories():
     X, _ = frame()
-    found = categories.find(X)
+    found, _ = categories.find(X)
     assert found["city"].tolist() == ["Bern", "Kyiv", "Oslo", "Rome"]
     assert found["code"].tolist() == ["1", "2", "3"]
     numbers = categories.to_numbers(X, found)
@@ -54,7 +54,7 @@ def test_names_are_numbers_of_categories():
 def test_rare_names_are_as_unseen_ones():
     names = [f"{i:03}" for i in range(categories.MOST_CATEGORIES)] * 2 + ["rare"]
     X = pandas.DataFrame({"name": names})
-    found = categories.find(X)
+    found, _ = categories.find(X)
     assert len(found["name"]) == categories.MOST_CATEGORIES
     assert categories.to_numbers(X, found)["name"].iloc[-1] == len(found["name"])
 
@@ -63,7 +63,7 @@ def test_frequent_names_are_kept_and_a_warning_names_the_column_of_others():
     shops = [f"shop {i:04}" for i in range(1100)]
     # Each of 300 shops says enough, in 8 rows.
     X = pandas.DataFrame({"shop": shops[:300] * categories.ENOUGH_EACH})
-    assert categories.find(X)["shop"].tolist() == shops[:300]
+    assert categories.find(X)[0]["shop"].tolist() == shops[:300]
     for names, kept, share in (
         (shops * 8, 1024, "7%"),
         (shops[:300] * 7, 128, "57%"),
@@ -72,7 +72,7 @@ def test_frequent_names_are_kept_and_a_warning_names_the_column_of_others():
         X = pandas.DataFrame({"shop": names})
         said = f"'shop' has {len(set(names)):,} names, of .* {kept:,} .*: {share} of"
         with pytest.warns(UserWarning, match=said):
-            assert categories.find(X)["shop"].tolist() == shops[:kept]
+            assert categories.find(X)[0]["shop"].tolist() == shops[:kept]
     # Texts that are numbers may be meant as such.
     X = pandas.DataFrame({"shop": [str(i) for i in range(300)]})
     with pytest.warns(UserWarning, match=r"pandas.to_numeric\(X\['shop'\]"):
@@ -155,7 +155,7 @@ def test_dates_of_every_kind_are_refused_by_name(dtype):
 def test_categories_may_be_intervals():
     sizes = np.array([0.0, 1.0, 2.0, np.nan])
     X = pandas.DataFrame({"size": pandas.cut(sizes, [-1, 0, 1, 2])})
-    found = categories.find(X)
+    found, _ = categories.find(X)
     assert found["size"].tolist() == ["(-1.0, 0.0]", "(0.0, 1.0]", "(1.0, 2.0]"]
     numbers = categories.to_numbers(X, found).to_numpy()
     np.testing.assert_equal(numbers[:, 0], [0, 1, 2, np.nan])
@@ -168,13 +168,13 @@ def test_columns_of_names_need_names_of_their_own():
     number_named = X.set_axis(range(3), axis=1)
     with pytest.raises(ValueError, match=r"X must have texts as names .* got \[0, 1"):
         BudgetedKernelClassifier(20).fit(number_named, y)
-    assert categories.find(number_named[[0]]) == {}
+    assert categories.find(number_named[[0]])[0] == {}
     twice = X.set_axis(["size", "city", "city"], axis=1)
     with pytest.raises(ValueError, match=r"X must have one column .* got 2 of 'city'"):
         BudgetedKernelClassifier(20).fit(twice, y)
     # A missing column is not taken for one that is there twice.
     with pytest.raises(ValueError, match=r"X must have one column .* got 2 of 'city'"):
-        categories.to_numbers(twice, categories.find(X))
+        categories.to_numbers(twice, categories.find(X)[0])
 
 
 def test_names_that_occur_once_have_a_metric():
@@ -189,13 +189,30 @@ def test_names_that_occur_once_have_a_metric():
     assert fitted.score(X, y) > 0.9
 
 
+def test_a_fit_reads_each_column_of_a_frame_once(monkeypatch):
+    X, y = frame()
+    X["count"] = np.array([None, *range(1, len(X))], object)
+    read, real = [], {}
+    for name in ("_as_numbers", "_read_column"):
+        real[name] = getattr(categories, name)
+
+        def note(*given, name=name):
+            read.append(name)
+            return real[name](*given)
+
+        monkeypatch.setattr(categories, name, note)
+    model = BudgetedKernelClassifier(20, learn_metric=False, random_state=0).fit(X, y)
+    assert sorted(read) == 2 * ["_as_numbers"] + 2 * ["_read_column"]
+    assert model.categories_.keys() == {"city", "code"}
+
+
 def test_numbers_have_no_categories():
     arrow = pytest.importorskip("pyarrow")
     X = frame()[0][["size"]]
-    assert categories.find(X) == {}
+    assert categories.find(X) == ({}, X)
     assert categories.to_numbers(X, {}) is X
     table = arrow.Table.from_pandas(X)
-    assert categories.find(table) == {}
+    assert categories.find(table) == ({}, table)
     assert categories.to_numbers(table, {}) is table
 
 
@@ -240,7 +257,7 @@ def zone_positions(values, found, library="pandas"):
 @pytest.mark.parametrize("trained", ["text", "category", "text-of-floats", "bytes"])
 def test_a_category_is_the_same_in_every_type(trained):
     zones = np.array([4, 1, 10, 2, 1])
-    found = categories.find(pandas.DataFrame({"zone": WAYS[trained](zones)}))
+    found, _ = categories.find(pandas.DataFrame({"zone": WAYS[trained](zones)}))
     order = [str(one) for one in found["zone"].tolist()]
     expected = [
         order.index(f"{one}.0" * (".0" in order[0]) or f"{one}") for one in zones
@@ -253,7 +270,7 @@ def test_a_category_is_the_same_in_every_type(trained):
 def test_a_boolean_is_the_same_in_every_type(trained):
     bits = np.array([1, 0, 0, 1])
     ways = WAYS | OF_TRUTH
-    found = categories.find(pandas.DataFrame({"zone": ways[trained](bits)}))
+    found, _ = categories.find(pandas.DataFrame({"zone": ways[trained](bits)}))
     for way, write in ways.items():
         # Booleans are numbers already.
         assert zone_positions(write(bits), found) == bits.tolist(), way
@@ -264,7 +281,7 @@ def test_frames_of_every_library_have_names(library):
     zones = np.array([4, 1, 10, 2, 1])
     texts = zones.astype(str).tolist()
     X = LIBRARIES[library]({"zone": texts, "size": np.zeros(5)})
-    found = categories.find(X)
+    found, _ = categories.find(X)
     assert found["zone"].tolist() == ["1", "10", "2", "4"]
     for values in (texts, zones, [text.encode() for text in texts]):
         assert zone_positions(values, found, library) == [3.0, 0.0, 1.0, 2.0, 0.0]
@@ -290,7 +307,7 @@ def test_ids_of_64_bits_stay_apart(way):
         "category": pandas.Categorical(ids),
         "category-of-gaps": pandas.Categorical([*ids[:7].tolist(), ids[7]]),
     }[way]
-    found = categories.find(pandas.DataFrame({"zone": values}))
+    found, _ = categories.find(pandas.DataFrame({"zone": values}))
     assert found["zone"].tolist() == ids.astype(str).tolist()
     gaps = [*ids[:7].tolist(), None]
     for values in (ids, ids.astype(str), pandas.array(gaps[:7] + [ids[7]], "Int64")):
@@ -307,7 +324,7 @@ def test_ids_of_64_bits_stay_apart(way):
 
 def test_numbers_of_every_size_are_names():
     sizes = [-0.0, 0.1, 2.0**53, 1e300, -7.0, np.inf]
-    found = categories.find(pandas.DataFrame({"zone": pandas.Categorical(sizes)}))
+    found, _ = categories.find(pandas.DataFrame({"zone": pandas.Categorical(sizes)}))
     assert {"0", "0.1", "-7", "1e+300", "inf"} < set(found["zone"].tolist())
     positions = zone_positions(np.array(sizes), found)
     assert sorted(positions) == [0, 1, 2, 3, 4, 5]
@@ -348,11 +365,12 @@ def test_numbers_with_an_odd_text_are_numbers_with_a_gap(odd, library):
     if isinstance(odd, bytes):
         texts = np.array([odd if i == 5 else t.encode() for i, t in enumerate(texts)])
     X = LIBRARIES[library]({"size": texts.tolist()})
-    assert categories.find(X) == {}
-    with pytest.warns(UserWarning, match=r"column 'size' .* 1 of its 40 .* in row 5"):
-        found = np.asarray(categories.to_numbers(X, {})["size"])
     numbers[5] = np.nan
-    np.testing.assert_array_equal(found, numbers)
+    for read in (categories.find, lambda X: ({}, categories.to_numbers(X, {}))):
+        with pytest.warns(UserWarning, match="column 'size' .* 1 of its 40 .* row 5"):
+            known, found = read(X)
+        assert known == {}
+        np.testing.assert_array_equal(np.asarray(found["size"]), numbers)
 
 
 def test_whole_numbers_with_a_sign_of_a_gap_are_numbers():
@@ -360,10 +378,11 @@ def test_whole_numbers_with_a_sign_of_a_gap_are_numbers():
     mixed = [one if one == "?" else float(one) for one in texts]
     for values in (texts, mixed):
         X = pandas.DataFrame({"size": values})
-        assert categories.find(X) == {}
         with pytest.warns(UserWarning, match="column 'size'"):
-            found = categories.to_numbers(X, {})["size"].to_numpy()
-        np.testing.assert_array_equal(found, np.where(texts == "?", np.nan, numbers))
+            known, found = categories.find(X)
+        assert known == {}
+        wanted = np.where(texts == "?", np.nan, numbers)
+        np.testing.assert_array_equal(found["size"].to_numpy(), wanted)
 
 
 @pytest.mark.parametrize(
@@ -379,9 +398,9 @@ def test_whole_numbers_with_a_sign_of_a_gap_are_numbers():
 )
 def test_codes_stay_names(values):
     X = pandas.DataFrame({"zone": values * 10})
-    assert categories.find(X)["zone"].tolist() == sorted(values)
+    assert categories.find(X)[0]["zone"].tolist() == sorted(values)
     X = pandas.DataFrame({"zone": pandas.Categorical(["1.5", "2.5", "?"])})
-    assert len(categories.find(X)["zone"]) == 3
+    assert len(categories.find(X)[0]["zone"]) == 3
 
 
 def test_text_in_a_column_of_numbers_is_refused_by_name():

@@ -21,6 +21,7 @@ from budgetjax.stream import Batches
 N = 5 * ROWS + 9
 ROW = registry.Row("random", bj.Perceptron(), {"maintenance": bj.RemoveRandom()})
 X, Y = ROW.stream(N)
+ENCODE = {False: None, True: bj.encoding.fit(X, 0)}
 
 
 def batches(lengths=(50,), rows=N, data=(X, Y)):
@@ -35,11 +36,11 @@ def until(row, error, data=(X, Y)):
 
 @pytest.fixture(scope="module")
 def undisturbed():
-    return {on: fit(ROW, batches(), standardise=on) for on in (False, True)}
+    return {on: fit(ROW, batches(), encode=ENCODE[on]) for on in (False, True)}
 
 
 @pytest.mark.parametrize(
-    ("error", "every", "standardise"),
+    ("error", "every", "encodes"),
     [
         (KeyboardInterrupt, 1, False),
         (KeyboardInterrupt, 100, True),
@@ -47,9 +48,9 @@ def undisturbed():
         (RuntimeError, 100, False),
     ],
 )
-def test_a_run_that_fails_goes_on(undisturbed, tmp_path, error, every, standardise):
+def test_a_run_that_fails_goes_on(undisturbed, tmp_path, error, every, encodes):
     path = tmp_path / "run.safetensors"
-    more = {"checkpoint": path, "every": every, "standardise": standardise}
+    more = {"checkpoint": path, "every": every, "encode": ENCODE[encodes]}
     # The last whole batch is kept: 4 of them, and not half of the fifth.
     raised = KeyboardInterrupt if error is KeyboardInterrupt else bj.StreamError
     for rows in (100, 100, 290):
@@ -57,14 +58,14 @@ def test_a_run_that_fails_goes_on(undisturbed, tmp_path, error, every, standardi
             fit(ROW, until(rows, error("stop")), **more)
         assert model_files.load(path).num_rows == rows // ROWS * ROWS
     model = fit(ROW, batches((7, 90)), **more)
-    identical(model, undisturbed[standardise])
+    identical(model, undisturbed[encodes])
     identical(model_files.load(path), model)
     assert os.listdir(tmp_path) == [path.name]
 
 
-@pytest.mark.parametrize("standardise", [False, True])
-def test_a_reservoir_goes_on_too(tmp_path, standardise):
-    more = {"standardise": standardise, "reservoir": 70}
+@pytest.mark.parametrize("encodes", [False, True])
+def test_a_reservoir_goes_on_too(tmp_path, encodes):
+    more = {"encode": ENCODE[encodes], "reservoir": 70}
     expected = fit(ROW, batches(), **more)
     assert expected.reservoir is None
     more["checkpoint"] = path = tmp_path / "run"
@@ -82,7 +83,7 @@ def test_a_reservoir_goes_on_too(tmp_path, standardise):
     # The file holds what the stream has left, to which the last rows are added anew.
     identical(fit(ROW, batches(), **more), expected)
     more["reservoir"] = 71
-    with pytest.raises(ValueError, match="standardise and reservoir, got one of other"):
+    with pytest.raises(ValueError, match="encoding and reservoir, got one of other"):
         fit(ROW, batches(), **more)
 
 
@@ -151,7 +152,7 @@ def test_it_is_written_when_it_should_be(monkeypatch, tmp_path):
 
 def test_going_on_from_a_model_has_a_checkpoint_of_its_own(tmp_path):
     path = tmp_path / "run"
-    first = fit(ROW, batches(rows=2 * ROWS), standardise=True)
+    first = fit(ROW, batches(rows=2 * ROWS), encode=ENCODE[True])
     rest = (X[2 * ROWS :], Y[2 * ROWS :])
     expected = fit(ROW, cut(rest, [50]), first)
     with pytest.raises(KeyboardInterrupt):
@@ -190,7 +191,7 @@ OTHERS = {
     "a budget": (lambda: {"state": ROW.init(budget=9)}, "same learner"),
     "a kernel": (lambda: {"state": ROW.init(kernel=bj.Laplacian(0.5))}, "same learner"),
     "a learner": (lambda: {"state": arow()}, "same learner"),
-    "standardising": (lambda: {"standardise": True}, "same learner"),
+    "encoding": (lambda: {"encode": ENCODE[True]}, "same learner"),
     "classes": (lambda: {"classes": [-1, 1]}, "same learner"),
     "batch_rows": (lambda: {"batch_rows": 32}, "got one of 64"),
     "a label of the last batch": (

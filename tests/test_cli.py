@@ -425,6 +425,57 @@ def test_a_regressor_is_that_of_the_estimator(at):
     assert np.sqrt(np.mean((found - y) ** 2)) < 0.8
 
 
+@pytest.mark.parametrize("end", ["csv", "npy"])
+def test_several_targets_are_those_of_the_estimator(end, at):
+    X, _ = data()
+    Y = np.stack([1000 + X[:, 0], (X[:, 0] * X[:, 1]).round(4)], axis=1)
+    given = "--regression --learn-metric no --penalty 10 --budget 10"
+    more = {"north": Y[:, 0], "east": Y[:, 1]}
+    write_csv("two.csv", X, None, **more)
+    np.save("two.npy", X)
+    np.save("two-y.npy", Y)
+    both = "--target north --target east" if end == "csv" else "--target two-y.npy"
+    said, model = train(f"two.{end}", f"{given} {both}")
+    choice = {"penalty": 10.0, "random_state": 0, "learn_metric": False, "budget": 10}
+    estimator = estimators.BudgetedKernelRegressor(**choice).fit(X, Y)
+    found = model.predict(X)
+    np.testing.assert_array_equal(found, estimator.predict(X))
+    roots = np.sqrt(np.mean((found - Y) ** 2, axis=0))
+    text = ", ".join(f"{one:.4g}" for one in roots)
+    assert said["training error"].startswith(f"{text} (root of the mean square), of")
+    assert re.match(r"mean \d+\.\d, deviation .*; mean", said["target"])
+    names = ["north", "east"] if end == "csv" else ["prediction_0", "prediction_1"]
+    again = "" if end == "csv" else both
+    output, (header, *lines) = predicted(f"two.{end}", again)
+    assert output == f"root mean squared error: {text}, 300 rows\n"
+    assert header.split(",") == names
+    written = [list(map(float, line.split(","))) for line in lines]
+    np.testing.assert_array_equal(written, found)
+    if end == "csv":
+        assert "target of training: north, east\n" in good("info new.st")
+        assert json.loads(good("info new.st --json"))["target_of_training"] == names
+        tested = report(good(f"train two.csv {given} {both} -m o.st --test two.csv"))
+        assert tested["test error"].startswith(f"{text} (root of the mean square), 300")
+
+
+def test_intervals_of_several_targets_are_named(at):
+    X, _ = data()
+    write_csv("two.csv", X, None, north=X[:, 0], east=X[:, 1] ** 2)
+    both = "--target north --target east"
+    _, model = train("two.csv", f"--regression --learn-metric no --budget 10 {both}")
+    _, (header, *lines) = predicted("two.csv", "--interval 0.9")
+    assert header == "north,north_low,north_high,east,east_low,east_high"
+    table = np.array([line.split(",") for line in lines], float).reshape(-1, 2, 3)
+    np.testing.assert_array_equal(table[..., 0], model.predict(X))
+    ends = bj.predict_interval(model, X, 0.9)
+    np.testing.assert_allclose(table[..., 1:], ends, rtol=1e-6)
+    # One of them alone is no target, so it may be a column of no use.
+    write_csv("north.csv", X, None, north=X[:, 0])
+    assert predicted("north.csv")[0] == "predicted: 300 rows\n"
+    says = "north.csv: must have 2 targets, as the model, got 1"
+    assert says in fails("predict new.st north.csv --target north -o out.txt")
+
+
 def test_columns_are_taken_by_their_names(at):
     _, labels = predicted("test.csv", model="model.st")
     X, _ = new_data()
@@ -1039,7 +1090,7 @@ def test_an_interrupted_run_goes_on_from_its_checkpoint(at, monkeypatch):
     before = Path("run.ckpt").read_bytes()
     assert fails(f"{command} other.st {kept} --gamma 2") == (
         "budgetjax: error: checkpoint run.ckpt must be of the same "
-        "learner, hyperparameters, classes, intercept, standardise and reservoir, got "
+        "learner, hyperparameters, classes, intercept, encoding and reservoir, got "
         "one of others; delete it to start anew\n"
     )
     assert Path("run.ckpt").read_bytes() == before
@@ -1315,6 +1366,12 @@ Missing option '--target': in which .npy file what is to be predicted.
 $ train train.csv -m new.st --no-header --target kind
 --target must be the number of a column with --no-header, from 0 on or from -1
 backwards, got 'kind'.
+$ train train.csv --target kind --target a -m new.st
+--target is given twice, which is for --regression.
+$ sweep train.csv --target a --target b --regression
+--target: sweep takes one, and train takes several.
+$ train train.npy --target a.npy --target b.npy --regression -m new.st
+--target is one file, which may have several columns.
 $ train train.libsvm --target kind -m new.st
 --target is for csv, parquet, arrow, npy, and train.libsvm is taken for libsvm;
 --format names another.

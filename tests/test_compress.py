@@ -129,7 +129,7 @@ def test_states_and_models_of_streams():
     state = bj.Perceptron().init(
         bj.RBF(8.0), num_features=2, budget=60, maintenance=bj.RemoveOldest()
     )
-    model = bj.fit_stream(state, [(X, y)], standardise=True)
+    model = bj.fit_stream(state, [(X, y)], encode=bj.encoding.fit(X, 0))
     small = bj.compress(model, 30, steps=0)
     assert small.scaling is not None
     assert len(small.model.vectors) == 30

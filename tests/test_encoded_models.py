@@ -392,12 +392,8 @@ def test_what_a_stream_cannot_encode():
         fit(batches_of(wrong), batch_rows=64)
     with pytest.raises(bj.StreamError, match=r"X must have 4 columns, .* got 3"):
         fit(batches_of(X[:, :3]))
-    with pytest.raises(ValueError, match=r"encode must have the 23 features .* alone"):
-        fit(batches_of(), standardise=True)
     narrow = bj.encoding.fit(X[:, :2], 4)
-    with pytest.raises(
-        ValueError, match=r"encode must .* 23 features .* one of 8 feat"
-    ):
+    with pytest.raises(ValueError, match=r"encode must .* 23 features .* got 8"):
         fit(batches_of(), encode=narrow)
     with pytest.raises(
         ValueError, match=r"encode must be None for a model to continue"

@@ -80,7 +80,9 @@ MODELS = {
     "labels of data": lambda: bj.TableModel(
         state(), classes=np.array([3, 7]), intercept=0.3, calibration=2.0
     ),
-    "standardised rows": lambda: stream(standardise=True),
+    "standardised rows": lambda: bj.TableModel(
+        state(), Scaling.empty(3).updated(3 * X + 40)
+    ),
     "encoded rows": lambda: stream(encode=bj.encoding.fit(3 * X + 40, 4)),
     "regressor": lambda: BudgetedKernelRegressor(**FIXED).fit(X, NUMBERS).model_,
     "regressor of codes": encoded,

@@ -59,7 +59,7 @@ def test_the_threshold_is_of_models_without_each_example(double):
 def test_batches_and_raw_rows_are_arrays():
     X = 1000 + 7 * points()
     state = learned(n=0)
-    model = bj.fit_stream(state, [(X, np.ones(N))], standardise=True)
+    model = bj.fit_stream(state, [(X, np.ones(N))], encode=bj.encoding.fit(X, 0))
     expected = bj.one_class(model, X)
     parts = [(X[:70], np.zeros(70)), (X[70:], np.zeros(N - 70))]
     found = bj.one_class(model, parts)

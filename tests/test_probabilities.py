@@ -184,7 +184,7 @@ def test_a_model_of_a_stream_keeps_its_labels_and_file(tmp_path):
     assert read.model.calibration == model.model.calibration
     np.testing.assert_array_equal(bj.probabilities(read, raw), chances)
     # It goes on learning, and its scores are then others.
-    more = bj.fit_stream(model, [(raw, words)], standardise=True, batch_rows=30)
+    more = bj.fit_stream(model, [(raw, words)], batch_rows=30)
     assert more.model.calibration is None
 
 

@@ -224,6 +224,25 @@ def test_columns_are_chosen_by_name_or_number(format_, tmp_path):
     check_equal(joined(alone), [X[:, :1].astype(np.float32)])
 
 
+@pytest.mark.parametrize("end", ["csv", "parquet"])
+def test_several_targets_are_columns_of_y(end, tmp_path):
+    content = {"a": [1.5, 2.5], "n": [3, 4], "x": [0.5, 0.25], "t": ["p", "q"]}
+    path = tmp_path / f"table.{end}"
+    write = pa.csv.write_csv if end == "csv" else pa.parquet.write_table
+    write(pa.table(content), path)
+    for target in (["x", "n"], [2, -3]):
+        batches = bj.stream.read(path, target=target, features=["a"])
+        ((X, y),) = batches
+        assert (X.tolist(), y.tolist()) == ([[1.5], [2.5]], [[0.5, 3], [0.25, 4]])
+        assert [part.tolist() for part in batches.read_targets()] == [y.tolist()]
+    ((X, y),) = bj.stream.read(path, target=["x"])
+    assert (X.num_rows, y.tolist()) == (2, [0.5, 0.25])
+    with pytest.raises(ValueError, match=r"y must be numbers where .* 'p' in row 0"):
+        list(bj.stream.read(path, target=["x", "t"]))
+    with pytest.raises(ValueError, match="must be different columns, got 'x' 2 times"):
+        bj.stream.read(path, target=["x", "x"])
+
+
 def test_all_but_target_weight_and_the_index_of_pandas_are_features(tmp_path):
     frame = pd.DataFrame(numbers(), columns=list("abc")).assign(y=1)
     frame = frame.sort_values("a")

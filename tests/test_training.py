@@ -1,5 +1,6 @@
 """Trainings: recipes, and models of rows and of batches by them."""
 
+import contextlib
 import dataclasses
 import inspect
 
@@ -14,7 +15,7 @@ import budgetjax as bj
 from budgetjax._record import fields_of
 from budgetjax.estimators import BudgetedKernelClassifier, BudgetedKernelRegressor
 from budgetjax.refitting import metric
-from budgetjax.training import sample
+from budgetjax.training import fit, sample
 
 # Of an estimator alone: it weighs classes, has several quantiles, shows progress, and
 # draws a seed.
@@ -103,6 +104,29 @@ def test_weights_and_numbers_are_those_of_the_estimator():
     check_same(model.model, other.fit(X, y, weight).model_)
     # In squares of the targets' unit.
     assert model.error == pytest.approx(np.var(y), rel=1)
+
+
+@pytest.mark.parametrize("outputs", [1, 2])
+def test_several_targets_are_those_of_the_estimator(outputs):
+    X, _ = rows()
+    y = np.stack([1e3 + X[:, 0], 5 * X[:, 1] ** 2], axis=1)[:, :outputs]
+    recipe = bj.Recipe(**QUICK, regression=True)
+    model = bj.train(recipe, batches(X, y))
+    other = BudgetedKernelRegressor(**QUICK, random_state=0).fit(X, y)
+    check_same(model.model, other.model_)
+    assert model.predict(X).shape == (300, 2)[:outputs]
+
+
+def test_a_long_source_has_several_targets(small):
+    X, _ = rows(1200)
+    y = np.stack([X[:, 0], np.sin(2 * X[:, 1]) + 50], axis=1)
+    weight = np.where(np.arange(1200) % 3 > 0, 4.0, 0.0)
+    given = bj.Recipe(budget=30, regression=True)
+    for recipe, least in ((given, 0.9), (given._replace(refit=False), 0.5)):
+        model = bj.train(recipe, batches(X, y, weight))
+        errors = np.mean(np.square(model.predict(X) - y), axis=0)
+        assert np.all(1 - errors / np.var(y, axis=0) > least)
+        assert model.num_rows == 800
 
 
 def test_names_and_gaps_are_those_of_the_estimator():
@@ -256,6 +280,12 @@ GAPS = np.where(np.arange(3) > 1, np.nan, X)
         ([(X, Y), (X, np.ones(60))], {}, "y must be strings, as in the rows before"),
         ([(LONG, np.arange(2e4))] * 2, {}, "y must be classes, got 20,000 numbers"),
         ([(LONG, NAMES)], {}, "y must hold at most 10,000 labels, got more"),
+        ([(X, X)], {}, r"y must have shape \(n,\), one label .*; regression=True"),
+        (
+            [(X, X), (X, X[:, 0])],
+            {"regression": True},
+            r"y must have shape \(n, 3\), as in the rows before, got \(60,\)",
+        ),
         ([(X, Y[:5])], {}, r"batch 0, from row 0 on: X must have shape \(5, d\)"),
         ([(X, Y), (X[:, :2], Y)], {}, "batch 1, .*: X must have 3 columns"),
         (
@@ -307,3 +337,30 @@ def test_records_of_a_recipe_do_not_change():
     recipe = bj.Recipe()
     with pytest.raises(dataclasses.FrozenInstanceError):
         recipe.budget = 3
+
+
+def test_one_bar_shows_the_comparison_and_the_refit(monkeypatch):
+    opened, passes = [], []
+
+    @contextlib.contextmanager
+    def note(name, progress, unit, total=None):
+        opened.append(name)
+        is_open = True
+
+        def report(text, count=1):
+            assert is_open, "a bar that is closed shows nothing"
+            passes.append(name)
+
+        yield report
+        is_open = False
+
+    monkeypatch.setattr(fit._progress, "progress_bar", note)
+    X, y = rows(120)
+    bj.train(bj.Recipe(**QUICK), batches(X, y), progress=True)
+    assert opened == ["batches", "batches", "refit"]
+    # Twenty passes of two comparisons, and those of the better one.
+    assert passes.count("refit") > 20
+    opened.clear()
+    monkeypatch.setattr(fit, "MOST_TO_COMPARE", 100)
+    bj.train(bj.Recipe(**QUICK), batches(X, y), progress=True)
+    assert opened == ["batches", "batches", "encoding", "batches", "refit"]

@@ -170,6 +170,7 @@ Examples:
   budgetjax train iris.csv --target species --model iris.safetensors
   budgetjax train a9a.libsvm --model a9a.safetensors --budget 200 --test a9a.t
   budgetjax train houses.parquet --target price --regression -m houses.safetensors
+  budgetjax train wind.csv --target north --target east --regression -m wind.st
   budgetjax train large.csv --target y -m large.safetensors --checkpoint large.ckpt
   budgetjax train small.csv --target y -m small.safetensors --learner smo --penalty 10
 """
@@ -253,7 +254,8 @@ def predict(**given: Any) -> None:
 
     If FILE has targets, the accuracy is printed, or for numbers the root mean squared
     error: on standard output, or on standard error if the predictions go to standard
-    output. The target is the column of the training, or --target.
+    output. The target is the column of the training, or --target. Predictions of
+    several targets are CSV with a header of their names.
     """
     from budgetjax.cli.predict import predict as run
 

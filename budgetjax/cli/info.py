@@ -63,7 +63,9 @@ def _describe_header(header: dict[str, Any]) -> Iterator[Line]:
         yield "classes", f"{len(labels):,}: {reports.join_values(labels)}", labels
     for name in ("file", "target", "solver"):
         if notes.get(name) is not None:
-            yield f"{name} of training", str(notes[name]), notes[name]
+            known = notes[name]
+            text = known if isinstance(known, str) else reports.join_values(known)
+            yield f"{name} of training", text, known
 
 
 def _describe_contents(path: str, about: dict[str, Any]) -> Iterator[Line]:

@@ -34,7 +34,10 @@ STANDARD = "-"
 PICTURES = (".png", ".svg", ".pdf")
 # Seconds between two lines of progress.
 SECONDS = 30.0
-TARGET = "Column to predict; LIBSVM text needs none, .npy another file."
+TARGET = (
+    "Column to predict; LIBSVM text needs none, .npy another file. Given again, with "
+    "--regression: several columns of numbers.  [repeatable]"
+)
 
 
 class Finite(click.FloatRange):
@@ -199,7 +202,7 @@ class Columns(NamedTuple):
     None is the default of the reader.
     """
 
-    target: str | None = None
+    target: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
     weight: str | None = None
     format: str | None = None
@@ -264,7 +267,7 @@ def gather(name: str, record: type[Columns] | type[TrainOptions]) -> Decorator:
 
 training = gather("training", TrainOptions)
 columns = combine_options(
-    click.option("--target", metavar="COLUMN", help=TARGET),
+    click.option("--target", metavar="COLUMN", multiple=True, help=TARGET),
     click.option(
         "--ignore",
         metavar="COLUMN",

@@ -102,7 +102,7 @@ def _reliability(paths: tuple[str, ...], file: str) -> "Figure":
         chances, labels = [], []
         for X, *rest in source:
             if not rest:
-                raise ValueError(f"{file}: must have the target {model.target}")
+                raise ValueError(f"{file}: must have the target {model.targets[0]}")
             scores = model.model.decision_function(X)
             chances.append(calibration.of_scores(model.model, scores))
             labels.append(rest[0])

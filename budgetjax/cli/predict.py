@@ -1,7 +1,8 @@
 """`budgetjax predict`: predicts labels or numbers for the rows of a file."""
 
+import itertools
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import click
 import numpy as np
@@ -39,7 +40,7 @@ def predict(
     if interval is not None:
         reading.check_interval("--interval", model, chosen)
     source = reading.open_rows(chosen, file, columns)
-    strict = columns.target is not None
+    strict = bool(columns.target)
     accuracy = Accuracy(source.name, chosen.classes, strict=strict)
     more = "score" if scores else "probability" if probabilities else None
     shows = options.shows_progress(quiet)
@@ -51,6 +52,19 @@ def predict(
             sys.stdout.write(line)
     if not quiet:
         click.echo(accuracy.text(), err=not to_file)
+
+
+def _header(model: Model, has_interval: bool) -> list[str]:
+    """The names of columns of predicted numbers; none of one without an interval."""
+    number = 1 if model.classes is not None else np.size(model.model.intercept)
+    if number == 1:
+        return ["prediction", "low", "high"] * has_interval
+    names: Sequence[str] = model.targets
+    if len(names) != number:
+        # They are of one file, or the model was made in Python.
+        names = [f"prediction_{i}" for i in range(number)]
+    ends = ("", "_low", "_high") if has_interval else ("",)
+    return [f"{name}{end}" for name in names for end in ends]
 
 
 def _lines(
@@ -72,8 +86,8 @@ def _lines(
         ]
         single = more == "score" and len(names) == 2
         yield reports.as_csv([["prediction", *([more] if single else names)]])
-    if interval is not None:
-        yield reports.as_csv([["prediction", "low", "high"]])
+    if header := _header(model, interval is not None):
+        yield reports.as_csv([header])
     bar = _progress.progress_bar("predict", shows, "rows", source.num_rows)
     with bar as report:
         for X, *rest in source:
@@ -87,10 +101,14 @@ def _lines(
                 columns = [map(str, column) for column in values.T]
             else:
                 predicted, columns = np.asarray(model.model.predict(X)), []
+            accuracy.add(predicted, rest[0] if rest else None)
+            each = predicted.reshape(len(predicted), -1)
+            columns = [map(reports.format_label, one) for one in each.T] + columns
             if interval is not None:
                 ends = np.asarray(predict_interval(model.model, X, interval))
-                columns = [map(str, column) for column in ends.T.tolist()]
-            accuracy.add(np.asarray(predicted), rest[0] if rest else None)
-            columns.insert(0, map(reports.format_label, predicted))
+                # The prediction, the low end and the high one of each target in turn.
+                ends = ends.reshape(*each.shape, 2).T.tolist()
+                low, high = ([map(str, one) for one in end] for end in ends)
+                columns = [*itertools.chain(*zip(columns, low, high, strict=True))]
             yield reports.as_csv(zip(*columns, strict=True))
             report("", len(predicted))

@@ -95,12 +95,18 @@ def open_source(
                 f"taken for {file_format.name}; --format names another."
             )
     arguments = {name: value for (_, name), value in given.items() if value}
+    if len(columns.target) > 1 and not file_format.has_columns:
+        raise click.UsageError("--target is one file, which may have several columns.")
     if features is None and columns.ignore:
         features = _features(path, columns)
     if not columns.header:
         arguments["header"] = False
-        for name in ("target", "weight"):
-            arguments[name] = _number(f"--{name}", arguments.get(name))
+        arguments["target"] = [_number("--target", one) for one in columns.target]
+        arguments["weight"] = _number("--weight", columns.weight)
+    if columns.target:
+        # A reader of one's own need not take several.
+        first, *others = arguments["target"]
+        arguments["target"] = [first, *others] if others else first
     own = {
         "features": features,
         "num_features": num_features,
@@ -152,7 +158,7 @@ def _number(option: str, column: str | None) -> int | None:
 
 def column_names(path: Path, columns: Columns) -> Sequence[str]:
     """The names of all columns of a file with named columns."""
-    plain = columns._replace(target=None, weight=None, ignore=())
+    plain = columns._replace(target=(), weight=None, ignore=())
     source = open_source(path, plain)
     return (*(source.feature_names or ()), *source.index_names)
 
@@ -211,6 +217,8 @@ def open_examples(
     """Files to learn from, after a check that their target is known."""
     path = local_paths(files, columns)
     check_target(path, columns)
+    if len(columns.target) > 1 and not regression:
+        raise click.UsageError("--target is given twice, which is for --regression.")
     text = False if regression else None
     source = open_source(path, columns, sparse=sparse, text_target=text)
     return source if columns.weight is None else drop_weightless(source)
@@ -238,7 +246,7 @@ def drop_weightless(source: Batches) -> Batches:
 def check_target(path: Path, columns: Columns) -> None:
     """Raises if a file needs a named target and none is given."""
     file_format = formats.format_of(path, columns.format)
-    if columns.target is not None or "target" not in file_format.arguments:
+    if columns.target or "target" not in file_format.arguments:
         return
     what = f"in which {' or '.join(file_format.endings)} file what"
     if file_format.has_columns:
@@ -256,14 +264,14 @@ def is_text_target(classes: np.ndarray | None) -> bool | None:
 class Model(NamedTuple):
     """The content of a file, the `TableModel` that predicts, and its properties.
 
-    A regressor has no classes. The target is the target column of the training.
+    A regressor has no classes. The targets are the target columns of the training.
     """
 
     value: Any
     model: TableModel
     classes: np.ndarray | None
     num_features: int
-    target: str | None
+    targets: tuple[str, ...]
 
 
 def open_model(path: str) -> Model:
@@ -273,25 +281,27 @@ def open_model(path: str) -> Model:
         model = TableModel.of(value)
         model.check_single()
     num_features = model.num_features
-    classes, target = model.class_labels, (notes or {}).get("target")
-    return Model(value, model, classes, num_features, target)
+    known = (notes or {}).get("target") or ()
+    targets = (known,) if isinstance(known, str) else tuple(known)
+    return Model(value, model, model.class_labels, num_features, targets)
 
 
 def open_rows(model: Model, files: Sequence[str], columns: Columns) -> Batches:
     """The rows of files for a model, as `budgetjax.stream.Batches`.
 
-    The target is that of the training if the file has this column and no other is
+    The targets are those of the training if the file has these columns and no other is
     named.
     """
     path = local_paths(files, columns)
     file_format = formats.format_of(path, columns.format)
     if (
-        columns.target is None
-        and model.target not in (None, *columns.ignore)
+        model.targets
+        and not columns.target
+        and not {*model.targets} & {*columns.ignore}
         and file_format.has_columns
-        and model.target in column_names(path, columns)
+        and {*model.targets} <= {*column_names(path, columns)}
     ):
-        columns = columns._replace(target=model.target)
+        columns = columns._replace(target=model.targets)
     linear = isinstance(model.model.inner, LinearModel)
     return open_for_model(
         *(path, columns, model.model.feature_names, model.num_features),

@@ -55,6 +55,7 @@ def sweep(
 ) -> None:
     """Tries all combinations of hyperparameters, and writes the table and the best."""
     training.check()
+    _check_columns(columns)
     regression, quiet = training.regression, training.quiet
     reports.check_outputs({"--output": output, "--model": model}, *file)
     source = reading.open_examples(file, columns, regression=regression)
@@ -87,7 +88,11 @@ def sweep(
             reports.echo("")
         fitted, error = _train_best(source, training)
         shown = reports.join_values([os.path.basename(one) for one in file])
-        notes = {"file": shown, "target": columns.target, "training_error": error}
+        notes = {
+            "file": shown,
+            "target": next(iter(columns.target), None),
+            "training_error": error,
+        }
         model_files.write(model, fitted, notes)
         reports.reporter(quiet)("model", model)
     if output is None:
@@ -98,6 +103,12 @@ def sweep(
         return
     title = f"{source.name}: {name}, {reports.with_count(count, 'row')}"
     draw(output, lambda: _figure(table, axes, title, regression))
+
+
+def _check_columns(columns: options.Columns) -> None:
+    """Raises for several targets, whose errors have no order."""
+    if len(columns.target) > 1:
+        raise click.UsageError("--target: sweep takes one, and train takes several.")
 
 
 def _make_recipe(training: options.TrainOptions) -> Recipe:
@@ -111,7 +122,7 @@ def _make_recipe(training: options.TrainOptions) -> Recipe:
 
 def _train_best(
     source: Batches, training: options.TrainOptions
-) -> tuple[StreamModel, float]:
+) -> tuple[StreamModel, targets.Error]:
     """The model of all rows by these options, and its error on them."""
     say, recipe = reports.reporter(training.quiet), learners.make_recipe(training)
     counted = Counted(source, regression=training.regression)

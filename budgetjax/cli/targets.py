@@ -3,8 +3,8 @@
 import collections
 import contextlib
 import dataclasses
-from collections.abc import Generator, Iterator
-from typing import Any
+from collections.abc import Generator, Iterator, Sequence
+from typing import Any, TypeAlias
 
 import click
 import numpy as np
@@ -18,6 +18,14 @@ from budgetjax.stream.reservoir import default_size
 from budgetjax.tables.labels import encode_labels
 from budgetjax.tables.scaling import Scaling
 
+# The rate of mistakes, the mean squared error, or one of each of several targets.
+Error: TypeAlias = float | list[float]
+
+
+def note_of(columns: Sequence[str]) -> str | Sequence[str] | None:
+    """The target columns as a note in a model file: one, several, or None."""
+    return columns if len(columns) > 1 else next(iter(columns), None)
+
 
 class Counted:
     """A source that counts its targets when first read, and keeps the rows if few.
@@ -29,7 +37,7 @@ class Counted:
 
     def __init__(self, source: Batches, *, regression: bool):
         self.counts: collections.Counter = collections.Counter()
-        self._scaling = Scaling.empty(1)
+        self._scaling: Scaling | None = None
         self._kept: list[tuple[Any, ...]] | None = None
         self._read, self._regression = source.read, regression
         self._most = default_size(source.num_features)
@@ -40,12 +48,15 @@ class Counted:
             yield from self._kept
             return
         kept: list[tuple[Any, ...]] | None = []
-        known, counts, rows = Scaling.empty(1), collections.Counter(), 0
+        known: Scaling | None = None
+        counts, rows = collections.Counter(), 0
         for batch in self._read():
             y = batch[1]
             rows += len(y)
             if self._regression and y.dtype.kind in "biuf":
-                known = known.updated(y[np.isfinite(y)].astype(np.float64)[:, None])
+                each = y.astype(np.float64).reshape(len(y), -1)
+                known = Scaling.empty(each.shape[1]) if known is None else known
+                known = known.updated(each[np.isfinite(each).all(axis=1)])
             elif not self._regression:
                 counts.update(y.tolist())
             kept = None if kept is None or rows > self._most else [*kept, batch]
@@ -55,8 +66,9 @@ class Counted:
     def text(self, labels: np.ndarray | None) -> str:
         """What the targets are, for the report; `labels` are those of the model."""
         if labels is None:
-            mean, deviation = self._scaling.mean[0], self._scaling.deviation[0]
-            return f"mean {mean:.4g}, deviation {deviation:.4g}"
+            assert self._scaling is not None, "it has been read"
+            each = zip(self._scaling.mean, self._scaling.deviation, strict=True)
+            return "; ".join(f"mean {a:.4g}, deviation {b:.4g}" for a, b in each)
         words = [
             f"{reports.format_label(one)} ({self.counts[one]:,})"
             for one in labels.tolist()
@@ -115,18 +127,23 @@ def check_targets(y: np.ndarray, classes: np.ndarray | None, row: int) -> None:
     if classes is not None:
         encode_labels(classes, y, row)
         return
-    good = np.zeros(len(y), bool) if y.dtype.kind in "UO" else np.isfinite(y)
+    good = np.zeros(y.shape, bool) if y.dtype.kind in "UO" else np.isfinite(y)
     if not np.all(good):
-        bad = int(np.argmin(good))
+        bad = int(np.argmin(good.reshape(len(y), -1).all(axis=1)))
         got = f"{reports.format_label(y[bad])} in row {row + bad}"
         raise ArgumentError("y", "be finite numbers", got)
 
 
-def format_error(error: float, regression: bool) -> str:
-    """The rate of mistakes in percent, or the root mean squared error, as text."""
+def format_error(error: Error, regression: bool) -> str:
+    """The rate of mistakes in percent, or root mean squared errors, as text."""
     if regression:
-        return f"{np.sqrt(error):.4g} (root of the mean square)"
-    return f"{100 * error:.2f}%"
+        return f"{format_roots(error)} (root of the mean square)"
+    return f"{100 * np.mean(error):.2f}%"
+
+
+def format_roots(error: Error) -> str:
+    """The root of a mean square, or those of several targets."""
+    return ", ".join(f"{one:.4g}" for one in np.sqrt(np.atleast_1d(error)))
 
 
 class Accuracy:
@@ -137,7 +154,8 @@ class Accuracy:
 
     def __init__(self, file: str, classes: np.ndarray | None, *, strict: bool = True):
         self.file, self.classes, self.strict = file, classes, strict
-        self.rows, self.scored, self.errors = 0, 0, 0.0
+        self.rows, self.scored = 0, 0
+        self.errors: Any = 0.0
         self.why = ""
 
     def add(self, predicted: np.ndarray, y: np.ndarray | None) -> None:
@@ -156,10 +174,24 @@ class Accuracy:
             return
         self.scored += len(y)
         if self.classes is None:
+            self._check_shape(predicted, y)
             away = np.asarray(predicted, np.float64) - y
-            self.errors += float(away @ away)
+            self.errors = self.errors + np.sum(np.square(away), axis=0)
         else:
             self.errors += float(np.count_nonzero(predicted != y))
+
+    def _check_shape(self, predicted: np.ndarray, y: np.ndarray) -> None:
+        """Raises for another number of targets than the model has."""
+        if y.shape == predicted.shape:
+            return
+        got, wanted = (np.size(one[:1]) for one in (y, predicted))
+        what = reports.with_count(wanted, "target")
+        raise ValueError(f"{self.file}: must have {what}, as the model, got {got}")
+
+    @property
+    def error(self) -> Error:
+        """The rate of mistakes, or the mean squared error of each target."""
+        return (np.asarray(self.errors) / max(self.scored, 1)).tolist()
 
     def text(self) -> str:
         """One line for humans."""
@@ -169,8 +201,7 @@ class Accuracy:
         if not self.scored:
             return f"predicted: {rows}"
         if self.classes is None:
-            root = np.sqrt(self.errors / self.scored)
-            return f"root mean squared error: {root:.4g}, {rows}"
+            return f"root mean squared error: {format_roots(self.error)}, {rows}"
         right = self.scored - int(self.errors)
         share = 100 * right / self.scored
         return f"accuracy: {share:.2f}% ({right:,} of {rows})"

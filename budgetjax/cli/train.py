@@ -58,7 +58,7 @@ def train(
         fitted = solving.train(say, counted, classes, training, solver)
     notes: dict[str, Any] = {
         "file": reports.join_values([Path(one).name for one in file]),
-        "target": columns.target,
+        "target": targets.note_of(columns.target),
         "solver": None if solver is None else training.learner,
     }
     if isinstance(fitted, StreamModel) and training.refit:
@@ -72,7 +72,7 @@ def train(
         for X, y, *_ in tested:
             reading.check_finite(tested, X, accuracy.rows, takes_missing)
             accuracy.add(np.asarray(fitted.predict(X)), y)
-        error = targets.format_error(accuracy.errors / accuracy.rows, regression)
+        error = targets.format_error(accuracy.error, regression)
         say("test error", f"{error}, {accuracy.rows:,} rows of {tested.name}")
     say("time", f"{time.perf_counter() - started:.1f} seconds")
 
@@ -157,7 +157,7 @@ def describe_kernel(kernel: Any) -> str:
 
 def measure_training_error(
     say: Callable[[str, str], None], source: Batches, fitted: StreamModel
-) -> float:
+) -> targets.Error:
     """The error of the model on the rows that it has learned, for the report.
 
     The progressive error is that of the stream, whose model a refit replaces.
@@ -167,10 +167,9 @@ def measure_training_error(
         predicted = np.asarray(fitted.predict(X))
         present = weight[0] > 0 if weight else slice(None)
         accuracy.add(predicted[present], y[present])
-    error = accuracy.errors / max(accuracy.scored, 1)
-    shown = targets.format_error(error, fitted.is_regressor)
+    shown = targets.format_error(accuracy.error, fitted.is_regressor)
     say("training error", f"{shown}, of rows that the model has learned")
-    return error
+    return accuracy.error
 
 
 def _about_metric(fitted: StreamModel) -> str:

@@ -158,17 +158,21 @@ class Estimator(BaseEstimator):
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_model")
 
+    def _read_columns(self, X: Any, *, reset: bool) -> Any:
+        """Rows whose columns are numbers; `reset` forgets what others were like."""
+        return categories.to_numbers(X, {})
+
     @names_class
-    def _validate(self, **arguments: Any) -> Any:
+    def _validate(self, *, reset: bool = True, **arguments: Any) -> Any:
         """Rows as an array or a CSR matrix; with `y`, the targets too."""
         _compile_cache.cache_by_default()
         for name in ("X", "y"):
             _checks.check_unmasked(name, arguments.get(name))
         # What is not a number is told by its column.
         X = categories.spread_lists(arguments["X"])
-        arguments["X"] = categories.to_numbers(X, {})
+        arguments["X"] = self._read_columns(X, reset=reset)
         arguments |= {"accept_sparse": "csr", "dtype": inputs.FLOATS}
-        return validate_data(self, **arguments)
+        return validate_data(self, reset=reset, **arguments)
 
     @names_class
     def _rows(self, X: Table) -> Rows:

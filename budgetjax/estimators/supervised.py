@@ -117,21 +117,26 @@ class Supervised(OnlineEstimator):
         tags.input_tags.allow_nan = self.encode is not False
         return tags
 
-    def _validate(self, *, reset: bool = True, **arguments: Any) -> Any:
-        """Rows as for all estimators.
+    def _encodes(self, *, reset: bool) -> bool:
+        """Whether rows are encoded, those of `fit` or of a fitted model."""
+        if reset or self._waiting is not None:
+            return self.encode is not False
+        return isinstance(self._model.scaling, Encoding)
 
-        Where rows are encoded, values may be missing, and columns may hold names.
-        """
-        X, encodes = arguments["X"], self.encode is not False
+    def _read_columns(self, X: Any, *, reset: bool) -> Any:
+        """Rows whose columns are numbers, also of names where rows are encoded."""
         if reset:
-            found = categories.find(categories.spread_lists(X)) if encodes else {}
-            self.categories_ = found
-        else:
-            waits = self._waiting is not None and encodes
-            encodes = waits or isinstance(self._model.scaling, Encoding)
-        if encodes:
-            X = categories.spread_lists(X)
-            arguments["X"] = categories.to_numbers(X, self.categories_)
+            self.categories_ = {}
+        if not self._encodes(reset=reset):
+            return super()._read_columns(X, reset=reset)
+        if reset:
+            self.categories_, X = categories.find(X)
+            return X
+        return categories.to_numbers(X, self.categories_)
+
+    def _validate(self, *, reset: bool = True, **arguments: Any) -> Any:
+        """Rows as for all estimators; where they are encoded, values may be missing."""
+        encodes = self._encodes(reset=reset)
         finite = "allow-nan" if encodes else True
         try:
             return super()._validate(reset=reset, ensure_all_finite=finite, **arguments)

@@ -37,8 +37,9 @@ class Batches:
     start. A batch is a tuple of NumPy arrays: `(X, y)`, `(X, y, weight)`, or, if the
     source has no targets, `(X,)`. X, of shape `(n, num_features)`, is float32 or
     float64, or a `pyarrow.Table` where a column has texts; y, of shape `(n,)`, holds
-    int64, float64, booleans, or Python strings in an object array; weight has shape
-    `(n,)`. Each batch has its own arrays.
+    int64, float64, booleans, or Python strings in an object array, or has shape
+    `(n, num_outputs)` with several columns of numbers; weight has shape `(n,)`. Each
+    batch has its own arrays.
 
     Attributes:
       name: the name of the source, for messages.
@@ -216,13 +217,14 @@ def check_batch(
     batch: object,
     row: int,
     width: int | None,
-    outputs: tuple[int, ...] = (),
+    outputs: tuple[int, ...] | None = (),
     read: Callable[[Any], Any] = table_columns.to_table,
 ) -> tuple[Any, np.ndarray, np.ndarray]:
     """The parts of a batch, after checks of their shapes, and weights if it has none.
 
     X is an array, a CSR matrix, or a table of Arrow if `read` leaves one. `row` is the
-    number of the first row, and `width` that of the columns; None takes any.
+    number of the first row, and `width` that of the columns; None takes any, also of
+    `outputs`, the shape of one target.
     """
     X, y, weight = _split_batch(i, batch)
     y = coerce_targets(y, row, outputs)
@@ -283,14 +285,19 @@ def cast_numbers(
         raise ArgumentError(name, expected, got) from error
 
 
-def coerce_targets(y: object, row: int, outputs: tuple[int, ...] = ()) -> np.ndarray:
+def coerce_targets(
+    y: object, row: int, outputs: tuple[int, ...] | None = ()
+) -> np.ndarray:
     """A copy of targets as int64, float64, booleans or strings.
 
-    With `outputs`, each row has that number of targets, or one that is repeated. `row`
-    is the number of the first row.
+    With `outputs`, each row has that number of targets, or one that is repeated; None
+    takes any number. `row` is the number of the first row.
     """
     _checks.check_unmasked("y", y)
     y = np.asarray(y)
+    if outputs is None:
+        y = y[:, 0] if y.shape[1:] == (1,) else y
+        outputs = y.shape[1:] if y.ndim == 2 else ()
     if outputs and y.shape[1:] == outputs:
         columns = (coerce_targets(column, row) for column in y.T)
         return np.stack(list(columns), axis=1)

@@ -110,7 +110,7 @@ class Checkpoint:
         elif notes["start"] != self.start:
             expected = (
                 "be of the same learner, hyperparameters, classes, intercept, "
-                "standardise and reservoir"
+                "encoding and reservoir"
             )
             got = "one of others"
         else:

@@ -59,7 +59,6 @@ def fit_stream(
     *,
     classes: Labels | None = None,
     intercept: ArrayLike = 0.0,
-    standardise: bool = False,
     encode: Encoding | None = None,
     reservoir: int | None = None,
     batch_rows: int | None = None,
@@ -80,8 +79,7 @@ def fit_stream(
     from there to the same result, bit by bit: it reads the rows already learned and
     drops them.
 
-    Cost: that of `run`; `standardise` adds O(B d) per batch, or O(B^2 (d + B)) if the
-    learner has a kernel matrix. Memory: the model, a few batches and the reservoir.
+    Cost: that of `run`. Memory: the model, a few batches and the reservoir.
 
     Args:
       state: from `init` of a learner, such as `budgetjax.AROW`; or a `StreamModel` to
@@ -97,13 +95,11 @@ def fit_stream(
       intercept: a number subtracted from real targets before they are learned, and
         added to predictions. Use the mean of targets that are far from 0. Shape
         `(num_outputs,)` for several outputs.
-      standardise: whether to subtract the mean of every feature and divide by its
-        standard deviation, over all rows up to and including the batch, of weights
-        above 0. Every batch maps the support vectors to the new units.
-      encode: codes of the columns, from `budgetjax.encoding.fit` on first rows or on a
-        sample, such as 8,192 rows; the state then has as many features as it. It stays
+      encode: how columns are written, from `budgetjax.fit_encoding` on first rows or on
+        a sample, such as 8,192 rows; with `budgetjax.encoding.fit(X, 0)` as numbers in
+        units of their quartiles alone. The state has as many features as it. It stays
         as it is, and rows may have NaN. Where values drift beyond those it was fitted
-        on, distances grow. It excludes `standardise`.
+        on, numbers are clipped.
       reservoir: the size of a uniform sample of the stream, such as 8,192. Its rows are
         learned again at the end, in random order: without it, a sorted stream yields a
         model of its last rows. Checkpoints hold the sample and the model before this
@@ -133,7 +129,7 @@ def fit_stream(
       ImportError: if `progress` needs tqdm, or `checkpoint` safetensors.
 
     Warns:
-      UserWarning: if `standardise` is False, and the features of the first batch look
+      UserWarning: if `encode` is None, and the features of the first batch look
         unscaled: the largest standard deviation is more than 100 times the lower
         quartile, or the mean is 100 total standard deviations from 0.
 
@@ -149,7 +145,7 @@ def fit_stream(
     _checks.check_not_traced(state, batches)
     inner = state.state if isinstance(state, StreamModel) else state
     driver.check_online(inner)
-    model = _initial_model(state, classes, intercept, standardise, encode, reservoir)
+    model = _initial_model(state, classes, intercept, encode, reservoir)
     name = source.source_name(batches)
     total = batches.num_rows if isinstance(batches, Batches) else None
     model, batches = _match_columns(model, batches)
@@ -239,25 +235,20 @@ def _initial_model(
     state: Online | StreamModel,
     classes: Labels | None,
     intercept: ArrayLike,
-    standardise: bool,
     encode: Encoding | None,
     size: int | None,
 ) -> StreamModel:
-    wanted = _checks.flag("standardise", standardise)
     _checks.finite("intercept", intercept)
     intercept = np.asarray(intercept, np.float64)
     if isinstance(state, StreamModel):
         model = state
-        _check_continued(model, classes, intercept, wanted, encode)
+        _check_continued(model, classes, intercept, encode)
     else:
         state.check_single()
         features, known = state.num_features, _check_classes(state, classes)
-        if encode is not None and (wanted or encode.num_features != features):
-            got = f"one of {encode.num_features} features"
-            got += " and standardise=True" if wanted else ""
-            expected = f"have the {features} features of the state, alone"
-            raise ArgumentError("encode", expected, got)
-        scaling = Scaling.empty(features) if wanted else encode
+        if encode is not None and encode.num_features != features:
+            expected = f"have the {features} features of the state"
+            raise ArgumentError("encode", expected, encode.num_features)
         if np.any(intercept) and not state.is_regressor:
             raise ArgumentError("intercept", "be 0 for a classifier", intercept)
         outputs = state.target_shape
@@ -265,7 +256,7 @@ def _initial_model(
             expected = f"have shape {outputs}, one number per output"
             raise ArgumentError("intercept", expected, intercept.shape)
         intercept = intercept if intercept.ndim else float(intercept)
-        model = StreamModel(TableModel(state, scaling, known, intercept=intercept))
+        model = StreamModel(TableModel(state, encode, known, intercept=intercept))
     if size is None or model.reservoir is not None:
         return model
     size, features = _checks.size("reservoir", size), model.num_features
@@ -297,7 +288,6 @@ def _check_continued(
     model: StreamModel,
     classes: Labels | None,
     intercept: np.ndarray,
-    standardise: bool,
     encode: Encoding | None,
 ) -> None:
     if encode is not None:
@@ -306,12 +296,6 @@ def _check_continued(
     before = model.model.intercept
     if np.any(intercept) and not np.array_equal(intercept, before):
         raise ArgumentError("intercept", f"be the model's, {before}", intercept)
-    if standardise and model.scaling is None:
-        raise ArgumentError(
-            "standardise",
-            "be False for a model that has learned from features as they are",
-            "True",
-        )
     if classes is not None:
         known, before = _check_classes(model.state, classes), model.classes
         if known is None or before is None or not np.array_equal(known, before):
@@ -344,9 +328,8 @@ class Batch(NamedTuple):
     """Examples in the dtypes of the learner.
 
     X has the shape `(batch_rows, num_features)`, and the weights are 0 from `rows` on.
-    `first` is the number of the first row in the source, `scaling` is computed from all
-    rows up to the last, `raw` holds the examples before scaling and padding, and
-    `warning` is the message of one.
+    `first` is the number of the first row in the source, `raw` holds the examples
+    before they are encoded and padded, and `warning` is the message of one.
     """
 
     X: np.ndarray
@@ -354,7 +337,6 @@ class Batch(NamedTuple):
     weight: np.ndarray
     rows: int
     first: int
-    scaling: Scaling | Encoding | None = None
     raw: tuple[np.ndarray, ...] = ()
     warning: str | None = None
 
@@ -396,14 +378,13 @@ def _prepare_batches(
                     "others",
                 ).advised(checkpoints.START_OVER)
             continue
-        warning, counted = None, X if np.all(weight > 0) else X[weight > 0]
+        warning = None
         if isinstance(scaling, Scaling):
-            scaling = scaling.updated(counted, first_row=first)
             X = scaling.apply(X, learned)
         elif scaling is None and index == 0 and not model.num_rows:
-            warning = scale_warning(counted, centred=model.state.shifts)
+            warning = scale_warning(X[weight > 0], centred=model.state.shifts)
         batch = _pad(X, y, weight, rows, first)
-        yield batch._replace(scaling=scaling, raw=(raw, y, weight), warning=warning)
+        yield batch._replace(raw=(raw, y, weight), warning=warning)
     if read < start.batches:
         expected = f"have the {start.rows} rows that the checkpoint has learned"
         got = f"{read * rows} at most"
@@ -454,43 +435,12 @@ def _learn_batch(
     """The position after another batch."""
     model, state = position.model, position.model.state
     with _with_model(model, name):
-        if isinstance(model.scaling, Scaling) and isinstance(batch.scaling, Scaling):
-            state = rescale_vectors(state, model.scaling, batch.scaling)
         state, scores = _learn_rows(block_size, state, batch)
     scored, error = sum_errors(model, state, batch.y, batch.weight, scores)
-    model = extend_curve(model, state, batch.scaling, batch.rows, scored, error)
+    model = extend_curve(model, state, model.scaling, batch.rows, scored, error)
     if model.reservoir is not None:
         model = model._replace(reservoir=model.reservoir.updated(*batch.raw))
     return Position(model, position.batches + 1, batch.first + batch.rows, batch.raw)
-
-
-def rescale_vectors(state: Online, old: Scaling, new: Scaling) -> Online:
-    """The state with its support vectors in the units of another scaling.
-
-    They remain the same raw rows. If only means change and the kernel is stationary,
-    the function of raw rows does not change; if deviations change, distances change,
-    and the kernel matrices that learners keep are recomputed. The frequencies of
-    `budgetjax.Fourier` are not rows and do not change.
-
-    The cost is O(B d), or O(B^2 (d + B)) for learners with a kernel matrix or a span,
-    whose basis becomes a close one that is orthonormal under the new kernel matrix.
-    """
-    if not isinstance(state, State):
-        wanted = "be False for a model that is no single kernel expansion"
-        raise ArgumentError("standardise", wanted, True)
-    mask = np.asarray(state.expansion.mask)
-    if not state.learner.has_vectors or not np.any(mask):
-        return state
-    vectors = np.asarray(state.expansion.examples)
-    moved = new.moved(vectors, old) - np.asarray(state.expansion.origin)[None]
-    rows = np.where(mask[:, None], moved, 0)
-    return _replace_vectors(state, jax.device_put(rows.astype(vectors.dtype)))
-
-
-@jax.jit
-def _replace_vectors(state: State, vectors: Array) -> State:
-    learner = state.learner
-    return learner.refresh(learner.with_vectors(state, vectors))
 
 
 def _replay_reservoir(

@@ -4,9 +4,10 @@ scikit-learn's `OrdinalEncoder` numbers them too, but needs scikit-learn, and kn
 name in one type only, where a file, a frame and a stream have it in several.
 """
 
+import functools
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -64,39 +65,46 @@ class Texts(NamedTuple):
         return np.bincount(self.numbers + 1, minlength=len(self.names) + 1)[1:]
 
 
-def find(X: Any) -> Categories:
-    """The categories of columns of texts, and of those that pandas calls categories.
+def find(X: Any) -> tuple[Categories, Any]:
+    """The categories of columns of names, and the rows as of `to_numbers`.
 
-    Texts that are numbers except for a few, or for signs of a gap such as "?", are
-    numbers, and so are those among which some have decimals.
+    Columns of names are those of texts, and of what pandas calls categories. Texts that
+    are numbers except for a few, or for signs of a gap such as "?", are numbers, and so
+    are those among which some have decimals.
 
     Raises:
       ValueError: if a column has dates or durations, which have no unit, or other
         things; if names of columns occur twice; or if they are no texts.
 
     Warns:
-      UserWarning: if a column has more names than are kept.
+      UserWarning: if a column has more names than are kept; and as `to_numbers`.
     """
     names = _column_names(X)
     if names is None and hasattr(X, "set_axis"):
         # scikit-learn remembers columns only by texts.
-        named = find(X.set_axis(list(map(str, range(X.shape[1]))), axis=1))
+        named, _ = find(X.set_axis(list(map(str, range(X.shape[1]))), axis=1))
         if named:
             wanted = "have texts as names of its columns, as it has columns of names"
             got = f"{list(X.columns)[:10]}; see X.columns.astype(str)"
             raise ArgumentError("X", wanted, got)
-    found = {}
-    for name in names or ():
-        kind = _kind(X[name])
-        check_type(name, kind)
-        is_category = kind.lower().startswith(NAMES)
-        if not is_category and not _has_texts(X[name]):
-            _as_numbers(name, X[name])
-            continue
-        texts = _read_column(X[name])
-        if is_category or not _are_numbers(texts.names):
-            found[name] = _most_frequent(name, texts)
-    return found
+    found: dict[str, Names] = {}
+    read = functools.partial(_find_column, found)
+    X = _replace_columns(X, names, read, found)
+    return found, X
+
+
+def _find_column(found: dict[str, Names], name: str, column: Any) -> np.ndarray:
+    """The numbers of a column, whose categories are added to those found."""
+    kind = _kind(column)
+    check_type(name, kind)
+    is_category = kind.lower().startswith(NAMES)
+    if not is_category and not _has_texts(column):
+        return _as_numbers(name, column)
+    texts = _read_column(column)
+    if not is_category and _are_numbers(texts.names):
+        return _parse_numbers(name, texts, warns=True)
+    found[name] = _most_frequent(name, texts)
+    return _to_positions(name, texts, found[name], warns=False)
 
 
 def check_type(name: str, kind: str) -> None:
@@ -116,7 +124,11 @@ def _as_numbers(name: str, column: Any) -> Shaped[np.ndarray, " n"]:
     values = np.asarray(column)
     if values.dtype.kind in "biuf":
         return values
-    known = [value if _is_known(value) else np.nan for value in values]
+    try:
+        return values.astype(np.float64)
+    except (TypeError, ValueError):
+        # There is a value that NumPy does not know as missing, or none of a number.
+        known = [value if _is_known(value) else np.nan for value in values]
     others = [value for value in known if not hasattr(value, "__float__")]
     if others:
         raise _wrong_type(name, type(others[0]).__name__)
@@ -149,10 +161,10 @@ def read_rows(
         return X
     X = order_columns(names, spread_lists(X))
     try:
-        X = to_numbers(X, categories, warns=warns)
+        known = _column_names(X) or ()
+        columns = [_read_numbers(categories, warns, name, X[name]) for name in known]
     except ArgumentError as error:
         raise error.advised(error.advice or HOW_TO_ENCODE) from None
-    columns = [_as_numbers(name, X[name]) for name in column_names(X) or ()]
     return np.stack(columns, axis=1)
 
 
@@ -197,22 +209,39 @@ def to_numbers(X: Any, categories: Categories, *, warns: bool = True) -> Any:
         numbers are none, and so missing.
     """
     check_names(X, categories)
-    names = _column_names(X)
-    if names is None:
-        return X
-    columns = {name: X[name] for name in names}
-    changed = {}
-    for name, column in columns.items():
-        if name in categories:
-            known = categories[name]
-            changed[name] = _to_positions(name, _read_column(column), known, warns)
-        elif _has_texts(column):
-            changed[name] = _parse_numbers(name, _read_column(column), warns)
-        else:
-            _as_numbers(name, column)
-    if not changed:
-        return X
-    return _make_frame(X, columns | changed)
+    read = functools.partial(_read_numbers, categories, warns)
+    return _replace_columns(X, _column_names(X), read, categories)
+
+
+def _read_numbers(
+    categories: Categories, warns: bool, name: str, column: Any
+) -> Shaped[np.ndarray, " n"]:
+    """The numbers of a column, or those of its names."""
+    if name in categories:
+        return _to_positions(name, _read_column(column), categories[name], warns)
+    if _has_texts(column):
+        return _parse_numbers(name, _read_column(column), warns)
+    return _as_numbers(name, column)
+
+
+def _replace_columns(
+    X: Any,
+    names: Sequence[str] | None,
+    read: Callable[[str, Any], np.ndarray],
+    categories: Categories,
+) -> Any:
+    """The data frame with the numbers that are read from its columns.
+
+    It is the same one if its columns are numbers, or have no names.
+    """
+    columns = {name: X[name] for name in names or ()}
+    numbers = {name: read(name, column) for name, column in columns.items()}
+    changed = {
+        name: numbers[name]
+        for name, column in columns.items()
+        if name in categories or np.asarray(column).dtype.kind not in "biuf"
+    }
+    return _make_frame(X, columns | changed) if changed else X
 
 
 def spread_lists(X: Any) -> Any:

@@ -428,12 +428,12 @@ def fit(
     does not resolve them.
     """
     _checks.check_not_traced(X)
-    X = spread_lists(X)
-    found, names = find(X), column_names(X)
+    found, X = find(spread_lists(X))
+    names = column_names(X)
     num_bins = _checks.size("num_bins", num_bins, at_least=0)
     max_values = _checks.size("max_values", max_values, at_least=0)
     keeps = _checks.flag("more_to_come", more_to_come)
-    rows = _check_rows(read_rows(X, None, found), 0)
+    rows = _check_rows(read_rows(X, None, {}), 0)
     if rows.ndim != 2 or not len(rows):
         raise ArgumentError("X", "have shape (n, d), with at least one row", rows.shape)
     of_categories = {

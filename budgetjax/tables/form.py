@@ -90,9 +90,9 @@ def fit_encoding(
       >>> encoding.num_codes, encoding.num_features
       (96, 32)
     """
-    X = categories.spread_lists(X)
-    found, names = categories.find(X), column_names(X)
-    rows = np.asarray(_checks.array("X", categories.read_rows(X, None, found)))
+    found, X = categories.find(categories.spread_lists(X))
+    names = column_names(X)
+    rows = np.asarray(_checks.array("X", categories.read_rows(X, None, {})))
     n, columns = rows.shape if rows.ndim == 2 else (1, 1)
     if num_bins is None:
         num_bins, values = count_bins(num_rows or n, max(1, columns)), VALUES

@@ -73,11 +73,10 @@ class Scaling(Record):
         """The standard deviation of every feature."""
         return np.sqrt(self.variance)
 
-    def updated(self, X: Rows, *, first_row: int = 0) -> "Scaling":
+    def updated(self, X: Rows) -> "Scaling":
         """The scaling after more rows, finite numbers of shape `(n, num_features)`.
 
-        It raises a `ValueError` if squares of the values overflow. Messages count rows
-        from `first_row` on.
+        It raises a `ValueError` if squares of the values overflow.
         """
         new = len(X)
         if new == 0:
@@ -99,8 +98,8 @@ class Scaling(Record):
             row = int(np.argmax(np.abs(X[:, column])))
             raise ArgumentError(
                 "X",
-                "have squares that float64 can hold, to be standardised",
-                f"{X[row, column]} in row {first_row + row}, column {column}",
+                "have squares that float64 can hold",
+                f"{X[row, column]} in row {row}, column {column}",
             )
         mean = self.mean + apart * (new / total)
         return self._replace(num_rows=total, mean=mean, variance=variance)
@@ -109,15 +108,6 @@ class Scaling(Record):
     def divisor(self) -> PerFeature:
         """The divisor of centred rows; infinity makes a constant feature 0."""
         return np.where(self.constant, np.inf, self.deviation)
-
-    def moved(self, X: Rows, old: "Scaling") -> Rows:
-        """Converts rows of the scaling `old`, shape `(n, num_features)`, to this one.
-
-        A feature that was constant is taken as its mean.
-        """
-        deviation = np.where(old.constant, 0, old.deviation)
-        ratio, shift = deviation / self.divisor, (old.mean - self.mean) / self.divisor
-        return X * ratio[None] + shift[None]
 
     def undone(self, X: Rows) -> Rows:
         """Raw rows, from scaled ones."""

@@ -107,28 +107,26 @@ def choose_encoding(
     if len(forms) == 1:
         return forms[0]
     orders = [np.arange(len(data.weights))]
-    best, _ = compare(recipe, data, forms[::-1], orders, progress)
+    candidates = [
+        stream(recipe, data, one, orders, progress) for one in reversed(forms)
+    ]
+    with refitting(progress, "encoding") as report:
+        best, _ = compare(recipe, candidates, report)
     return best.examples.codes
 
 
 def compare(
-    recipe: Recipe,
-    data: Data,
-    forms: Sequence[Encoding | None],
-    orders: Sequence[Int[np.ndarray, " n"]],
-    progress: bool,
+    recipe: Recipe, candidates: Sequence[Candidate], report: Callable[[str], object]
 ) -> tuple[Candidate, Draft | None]:
     """The model in the form in which these rows, held out, are predicted best.
 
     Metrics are learned in a few passes for this; the draft has none. On ties it is the
     first form.
     """
-    candidates = [stream(recipe, data, codes, orders, progress) for codes in forms]
-    with refitting(progress) as report:
-        drafts = [_start_refit(recipe, one, report) for one in candidates]
-        if len(drafts) == 1:
-            return candidates[0], drafts[0]
-        best = find_best([_learn_metric(one, PASSES_TO_COMPARE) for one in drafts])
+    drafts = [_start_refit(recipe, one, report) for one in candidates]
+    if len(drafts) == 1:
+        return candidates[0], drafts[0]
+    best = find_best([_learn_metric(one, PASSES_TO_COMPARE) for one in drafts])
     return candidates[best], drafts[best]
 
 
@@ -273,10 +271,9 @@ def _refit(
     if np.count_nonzero(data.weights) > MOST_TO_COMPARE:
         at = training_rows.spread_rows(orders[0], data.weights, MOST_TO_COMPARE)
         forms = (choose_encoding(recipe, data.part(at), forms, progress),)
-    (model, examples, stream_all), draft = compare(
-        recipe, data, forms, orders, progress
-    )
+    candidates = [stream(recipe, data, codes, orders, progress) for codes in forms]
     with refitting(progress) as report:
+        (model, examples, stream_all), draft = compare(recipe, candidates, report)
         draft = _learn_metric(draft)
         if stream_all is not None:
             # All rows count, unless there is a metric, which comes with the vectors of
@@ -398,11 +395,11 @@ def start_recipe_refit(
 
 
 @contextlib.contextmanager
-def refitting(progress: bool) -> Iterator[Callable[[str], object]]:
-    """A progress bar of a refit."""
+def refitting(progress: bool, name: str = "refit") -> Iterator[Callable[[str], object]]:
+    """A progress bar of a refit, or of a comparison before one."""
     with (
         _threads.one_thread(),
-        _progress.progress_bar("refit", progress, "passes") as report,
+        _progress.progress_bar(name, progress, "passes") as report,
     ):
         yield report
 

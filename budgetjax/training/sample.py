@@ -81,9 +81,18 @@ class _Targets:
     changes: int = 0
     last: Any = None
     text: bool | None = None
+    shape: tuple[int, ...] | None = None
 
     def add(self, y: np.ndarray, row: int) -> None:
         """Counts targets, after checks."""
+        if self.shape not in (None, y.shape[1:]):
+            wanted = f"have shape {('n', *self.shape)}, as in the rows before"
+            raise ArgumentError("y", wanted.replace("'", ""), y.shape)
+        self.shape = y.shape[1:]
+        if y.ndim > 1 and not self.regression:
+            raise ArgumentError(
+                "y", "have shape (n,), one label per row", y.shape
+            ).advised("regression=True predicts several numbers")
         if self.regression:
             good = np.isfinite(y) if y.dtype.kind in "biuf" else np.zeros(y.shape, bool)
             if not np.all(good):
@@ -174,12 +183,12 @@ def read_sample(
             packed, y, weights, _ = reservoir.rows()
             X = unpack(packed) if table is None else table.with_rows(packed)
             y = y if regression else np.array(y.tolist())
-        found = categories.find(X)
+        found, X = categories.find(X)
         if found and not takes_missing:
             got = f"texts in {next(iter(found))!r}"
             wanted = "have numbers alone where columns are not encoded"
             raise ArgumentError("X", wanted, got).advised("encode='auto' reads texts")
-        numbers = categories.read_rows(X, None, found) if column_names(X) else X
+        numbers = categories.read_rows(X, None, {}) if column_names(X) else X
     return Sample(numbers, y, weights, names, found, labels, rows, targets.changes)
 
 
@@ -193,7 +202,7 @@ def read_parts(
     """
     row, width = 0, None
     for i, batch in enumerate(batches):
-        X, y, weight = source.check_batch(i, batch, row, width)
+        X, y, weight = source.check_batch(i, batch, row, width, None)
         width, first, row = _width(X), row, row + len(y)
         names = column_names(X) or getattr(batches, "feature_names", None)
         if check is not None:

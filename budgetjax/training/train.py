@@ -57,7 +57,7 @@ def train(
       batches: from a reader of `budgetjax.stream`, or any iterable of `(X, y)` or
         `(X, y, weight)` that can be read repeatedly, as for `budgetjax.fit_stream`: X
         an array, a sparse matrix, a data frame or a table of Arrow, in which texts are
-        names.
+        names; y labels, or for a regression numbers, shape `(n,)` or `(n, outputs)`.
       classes: all labels, in the order of the scores. None finds them in the rows.
       progress: whether to show progress bars.
       checkpoint: the path of a file, as for `fit_stream`, from which an interrupted

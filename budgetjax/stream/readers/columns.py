@@ -9,7 +9,7 @@ import os
 import re
 import types
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 from jax.typing import DTypeLike
@@ -30,15 +30,20 @@ INDEX = "__index_level_"
 PLACE = re.compile(r"(.*)\[(\d{1,9})\]", re.DOTALL)
 
 
+# A column, by its name or number, or several.
+Target: TypeAlias = str | int | Sequence[str | int]
+
+
 class Columns(NamedTuple):
     """The columns of a table that are read.
 
     `features` has the column of every feature, and its place in lists or None.
-    `lengths` are those of the lists, and `texts` the columns that hold names.
+    `targets` are the columns of y. `lengths` are those of the lists, and `texts` the
+    columns that hold names.
     """
 
     features: Mapping[str, tuple[str, int | None]]
-    target: str | None = None
+    targets: tuple[str, ...] = ()
     weight: str | None = None
     lengths: Mapping[str, int] = types.MappingProxyType({})
     texts: frozenset[str] = frozenset()
@@ -46,7 +51,7 @@ class Columns(NamedTuple):
     def names(self) -> list[str]:
         """The names of all columns that are read, without repetition."""
         found = [column for column, _ in self.features.values()]
-        found += [name for name in (self.target, self.weight) if name is not None]
+        found += [*self.targets, *([] if self.weight is None else [self.weight])]
         return list(dict.fromkeys(found))
 
 
@@ -61,7 +66,7 @@ DAMAGED = (DamageError, OSError, EOFError, UnicodeDecodeError, lzma.LZMAError)
 class Selection(NamedTuple):
     """The arguments that all readers of tables have; see `csv`."""
 
-    target: str | int | None
+    target: Target | None
     features: Sequence[str | int] | None
     weight: str | int | None
     batch_rows: int | None
@@ -94,15 +99,15 @@ def choose_columns(schema: "Schema", selection: Selection) -> Columns:
             f"spaces are part of the name {alike[0]!r}" if alike else ""
         )
 
-    target, weight = selection.target, selection.weight
-    target = None if target is None else name_of("target", target)
+    targets = tuple(name_of("target", one) for one in list_targets(selection.target))
+    weight = selection.weight
     weight = None if weight is None else name_of("weight", weight)
-    if weight is not None and target is None:
+    if weight is not None and not targets:
         expected, got = "come with a target", f"{weight!r} and target=None"
         raise ArgumentError("weight", expected, got)
     chosen = selection.features
     if chosen is None:
-        features = _all_features(names, {target, weight, *index})
+        features = _all_features(names, {*targets, weight, *index})
     elif isinstance(chosen, str) or not isinstance(chosen, Sequence):
         raise ArgumentError("features", "be a list of columns", f"{chosen!r}")
     else:
@@ -110,12 +115,21 @@ def choose_columns(schema: "Schema", selection: Selection) -> Columns:
     if not features:
         got = f"none; the columns are {_list_names(names)}"
         raise ArgumentError("features", "be at least one column", got)
-    used = [name for name in (target, weight) if name is not None]
+    used = [*targets, *([] if weight is None else [weight])]
     used += [name for name in features if name not in parts]
     used += {column for column, _ in parts.values()}
     _check_distinct("features, target and weight", "be different columns", used)
     each = {name: parts.get(name, (name, None)) for name in features}
-    return Columns(each, target, weight)
+    return Columns(each, targets, weight)
+
+
+def list_targets(target: Target | None) -> tuple[str | int, ...]:
+    """The columns of y, of which there may be none, one or several."""
+    if target is None:
+        return ()
+    if isinstance(target, Sequence) and not isinstance(target, str):
+        return tuple(target)
+    return (target,)
 
 
 def index_names(schema: "Schema") -> tuple[str, ...]:
@@ -208,10 +222,9 @@ def add_keys(
 
         def read(columns: Columns, rows: int) -> Iterator["RecordBatch"]:
             mine = {f: at for f, at in columns.features.items() if at[0] in own}
-            target, weight = (
-                one if one in own else None for one in (columns.target, columns.weight)
-            )
-            asked = columns._replace(features=mine, target=target, weight=weight)
+            targets = tuple(one for one in columns.targets if one in own)
+            weight = columns.weight if columns.weight in own else None
+            asked = columns._replace(features=mine, targets=targets, weight=weight)
             if not asked.names():
                 # A column says how many rows there are; any can be read as text.
                 first = table.schema.names[0]
@@ -253,7 +266,7 @@ def table_batches(path: Any, tables: Sequence[Table], selection: Selection) -> B
         name += f" and {len(tables) - 1} more"
     with names_errors(first.name):
         columns = choose_columns(first.schema, selection)
-    same = selection._replace(target=columns.target, weight=columns.weight)
+    same = selection._replace(target=columns.targets, weight=columns.weight)
     if selection.features is not None:
         same = same._replace(features=tuple(columns.features))
     for table in tables[1:]:
@@ -287,7 +300,7 @@ def table_batches(path: Any, tables: Sequence[Table], selection: Selection) -> B
         return found if columns.texts else regroup(found, rows)
 
     def read_targets() -> Iterator[np.ndarray]:
-        return (y for _, y in regroup(pieces(Columns({}, columns.target)), rows))
+        return (y for _, y in regroup(pieces(Columns({}, columns.targets)), rows))
 
     counts = [table.num_rows for table in tables]
     return Batches(
@@ -297,7 +310,7 @@ def table_batches(path: Any, tables: Sequence[Table], selection: Selection) -> B
         num_rows=None if None in counts else sum(filter(None, counts)),
         feature_names=tuple(columns.features),
         index_names=index_names(first.schema),
-        read_targets=None if columns.target is None else read_targets,
+        read_targets=read_targets if columns.targets else None,
         texts=tuple(one for one in columns.features if one in columns.texts),
     )
 
@@ -307,7 +320,7 @@ def _column_types(schema: "Schema", columns: Columns) -> set[np.dtype]:
     from pyarrow import types
 
     found = set()
-    for name in columns._replace(target=None).names():
+    for name in columns._replace(targets=()).names():
         if name in columns.texts:
             continue
         kind = schema.field(name).type
@@ -414,13 +427,28 @@ def _convert_part(
                 )
             }
         )
-    if columns.target is None:
+    if not columns.targets:
         return (X,)
-    y = _convert_column(row, "y", columns.target, found[columns.target], gaps=gaps)
-    y = source.coerce_targets(y, row)
+    each = (
+        source.coerce_targets(_convert_column(row, "y", one, found[one], gaps), row)
+        for one in columns.targets
+    )
+    y = _join_targets(row, dict(zip(columns.targets, each, strict=True)))
     if columns.weight is None:
         return X, y
     return X, y, numbers("weight", columns.weight, found[columns.weight])
+
+
+def _join_targets(row: int, columns: Mapping[str, np.ndarray]) -> np.ndarray:
+    """The column of targets, or several columns of numbers, shape `(n, columns)`."""
+    first, *others = columns.values()
+    if not others:
+        return first
+    for name, y in columns.items():
+        if y.dtype.kind not in "biuf" and len(y):
+            wanted = "be numbers where there are several columns of them"
+            raise ArgumentError("y", wanted, f"{y[0]!r} in row {row}, column {name!r}")
+    return np.stack(list(columns.values()), axis=1, dtype=np.float64)
 
 
 def _check_lengths(row: int, name: str, column: "Array", length: int) -> None:

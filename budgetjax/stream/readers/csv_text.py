@@ -18,6 +18,8 @@ from budgetjax.stream.readers.columns import (
     DamageError,
     Selection,
     Table,
+    Target,
+    list_targets,
     report_damage,
     table_batches,
 )
@@ -57,7 +59,7 @@ ALIEN = {
 def csv(
     path: files.Path | Sequence[files.Path],
     *,
-    target: str | int | None,
+    target: Target | None,
     features: Sequence[str | int] | None = None,
     weight: str | int | None = None,
     header: bool = True,
@@ -79,7 +81,7 @@ def csv(
         are read in the order of their names. In folders in it named `KEY=VALUE`, as
         Hive, pandas and Spark write them, each KEY is a column.
       target: the column of y, by name or number (negative numbers count from the end);
-        with None, batches are `(X,)`.
+        or a list of several, which hold numbers; with None, batches are `(X,)`.
       features: the columns of X: numbers, of which missing ones become NaN, true and
         false, and texts; None is all but the target and the weight.
       weight: the column of weights, or None.
@@ -135,11 +137,14 @@ def csv(
         file = _File(one, header, *separators, pa.schema([]))
         with names_errors(one):
             sources.append(file.with_columns())
-    if header and features is None and target not in sources[0].schema.names:
+    named = set(list_targets(target)) <= set(sources[0].schema.names)
+    if header and features is None and not (named and list_targets(target)):
         with names_errors(sources[0].path):
             _check_names(sources[0].schema.names)
     # One pass over the labels, for any number of passes over the rows.
-    target_type = functools.cache(lambda name: _target_type(sources, name, text_target))
+    several = len(list_targets(target)) > 1
+    text = False if several and text_target is None else text_target
+    target_type = functools.cache(lambda name: _target_type(sources, name, text))
 
     def read(file: _File, wanted: Columns, rows: int) -> Iterator["RecordBatch"]:
         types = {name: file.schema.field(name).type for name in wanted.names()}
@@ -150,8 +155,8 @@ def csv(
         types |= dict.fromkeys(names, pa.string())
         if wanted.weight is not None:
             types[wanted.weight] = pa.float64()
-        if wanted.target is not None:
-            types[wanted.target] = target_type(wanted.target)
+        for name in wanted.targets:
+            types[name] = target_type(name)
         with file.opened(types, wanted.features) as blocks:
             for i, block in enumerate(blocks):
                 if not i:

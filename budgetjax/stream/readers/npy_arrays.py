@@ -31,7 +31,8 @@ def npy(
 
     Args:
       path: numbers or booleans of shape `(n, d)`.
-      target: numbers or strings of shape `(n,)`; with None, batches are `(X,)`.
+      target: numbers or strings of shape `(n,)`, or numbers of shape `(n, outputs)`;
+        with None, batches are `(X,)`.
       weight: numbers of shape `(n,)`, or None.
       batch_rows: rows per batch; None chooses about 4 MiB of them, at most 65,536.
       dtype: as for `parquet`.
@@ -71,7 +72,7 @@ def npy(
     def piece(name: str, array: np.ndarray, start: int) -> np.ndarray:
         part = array[start : start + rows]
         if name == "y":
-            return coerce_targets(part, start)
+            return coerce_targets(part, start, None)
         return cast_numbers(name, part, dtype, start)
 
     def pieces(name: str) -> Iterator[np.ndarray]:
@@ -99,12 +100,15 @@ def _open_array(path: files.Path, name: str) -> np.ndarray:
         raise ArgumentError(
             name, "be a whole .npy file of numbers", f"an error: {error}"
         ) from error
-    ndim, expected, kinds = {
-        "X": (2, "be numbers of shape (n, d)", "biuf"),
-        "y": (1, "be numbers or strings of shape (n,)", "biufUS"),
-        "weight": (1, "be numbers of shape (n,)", "biuf"),
+    expected, kinds = {
+        "X": ("be numbers of shape (n, d)", {2: "biuf"}),
+        "y": (
+            "be numbers or strings of shape (n,), or numbers of shape (n, outputs)",
+            {1: "biufUS", 2: "biuf"},
+        ),
+        "weight": ("be numbers of shape (n,)", {1: "biuf"}),
     }[name]
-    if array.ndim != ndim or array.dtype.kind not in kinds:
+    if array.dtype.kind not in kinds.get(array.ndim, ""):
         got = f"{array.dtype} of shape {array.shape}"
         raise ArgumentError(name, expected, got)
     return array

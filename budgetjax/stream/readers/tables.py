@@ -16,6 +16,7 @@ from budgetjax.stream.readers.columns import (
     Columns,
     Selection,
     Table,
+    Target,
     report_damage,
     table_batches,
 )
@@ -35,7 +36,7 @@ IPC_FILE = b"ARROW1"
 def parquet(
     path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     *,
-    target: str | int | None,
+    target: Target | None,
     features: Sequence[str | int] | None = None,
     weight: str | int | None = None,
     batch_rows: int | None = None,
@@ -82,7 +83,7 @@ def parquet(
 def arrow(
     source: Any,
     *,
-    target: str | int | None,
+    target: Target | None,
     features: Sequence[str | int] | None = None,
     weight: str | int | None = None,
     batch_rows: int | None = None,
