@@ -1,6 +1,7 @@
 """Strict arithmetic for every test, fixtures, and how long a quick test may take."""
 
 import functools
+import gc
 import os
 import re
 
@@ -83,6 +84,22 @@ def plain_loops():
         yield
 
 
+@pytest.fixture(scope="module")
+def few_passes():
+    """A metric is learned in a tenth of the passes, which are most of a fit's time.
+
+    For files whose tests need a model with a metric, and not the best one. The passes
+    that users have, and what they reach, are tested in `test_metric.py`.
+    """
+    from budgetjax.refitting import metric
+    from budgetjax.training import fit
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(metric, "PASSES", (8, 8))
+        patch.setattr(fit, "PASSES_TO_COMPARE", 8)
+        yield
+
+
 @pytest.fixture
 def as_installed():
     """The package without the checker that tests run under: what a user meets."""
@@ -100,6 +117,17 @@ def quick_process():
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
         "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
     }
+
+
+def pytest_collection_finish():
+    """Garbage is looked for a thirtieth as often, and not in what was imported.
+
+    Traces make many objects, few of them garbage: the search was a fifteenth of the
+    time.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 50)
 
 
 # The seconds of `--most-seconds` are those of a machine that adds ten million numbers

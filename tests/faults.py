@@ -136,6 +136,8 @@ FAULTS = (
     Fault("metric", "refitting/metric.py", "last = learned if judge(last)[0] > error else last", "last = last"),
     Fault("metric", "refitting/metric.py", "prior = scale**2 * start.distance(parameters[2])", "prior = start.distance(parameters[2])"),
     Fault("metric", "refitting/metric.py", "own = jnp.take(own, self.lines.column, mode=\"clip\")", "own = 0 * jnp.take(own, self.lines.column, mode=\"clip\")"),
+    Fault("metric", "refitting/metric.py", "return int(np.clip(MOST_STEPS * BATCH // max(rows, 1), *PASSES))", "return PASSES[0]"),
+    Fault("metric", "refitting/metric.py", "epochs = max(passes, -(-FEWEST_STEPS * passes // once))", "epochs = passes"),
     # Encoded columns.
     Fault("encoding", "tables/encoding.py", "numpy.where(is_last, 1 + BEYOND, 1),", "numpy.where(is_last, 1, 1),"),
     Fault("encoding", "tables/encoding.py", "codes = numpy.where(given == MISSING, 0, codes)", "codes = codes"),
@@ -159,6 +161,7 @@ FAULTS = (
     # The form of a table.
     Fault("forms", "training/recipe.py", "return bool(is_alike and least <= largest <= most)", "return bool(least <= largest <= most)"),
     Fault("forms", "training/fit.py", "return int(np.argmin([sum(parts[:folds]) for parts in errors]))", "return int(np.argmax([sum(parts[:folds]) for parts in errors]))"),
+    Fault("forms", "training/fit.py", "_learn_metric(one, PASSES_TO_COMPARE)", "_learn_metric(one)"),
     Fault("forms", "tables/form.py", "usual = BINS * (rows / BINS_OF) ** POWER", "usual = BINS"),
     Fault("forms", "tables/start_map.py", "width = np.where(is_missing, -low[first], width)", "width = width * ~is_missing"),
     Fault("forms", "tables/start_map.py", "scale = np.sqrt(np.trace(products) / np.sum(lengths))", "scale = 1.0"),

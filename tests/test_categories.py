@@ -12,7 +12,7 @@ from budgetjax.estimators import (
 )
 from budgetjax.tables import categories, columns
 
-pytestmark = pytest.mark.usefixtures("plain_loops")
+pytestmark = pytest.mark.usefixtures("plain_loops", "few_passes")
 
 pandas = pytest.importorskip("pandas")
 CITIES = np.array(["Rome", "Oslo", "Bern", "Kyiv"])

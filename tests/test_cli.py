@@ -45,7 +45,7 @@ from budgetjax.solvers import one_versus_rest
 from budgetjax.stream import batches, fit
 from budgetjax.tables.scaling import Scaling
 
-pytestmark = pytest.mark.usefixtures("plain_loops")
+pytestmark = pytest.mark.usefixtures("plain_loops", "few_passes")
 
 N, TESTED = 300, 60
 # Of a learner that is quick to compile; all models here share compiled programs.

@@ -11,6 +11,7 @@ from budgetjax.estimators import BudgetedKernelClassifier
 
 pandas = pytest.importorskip("pandas")
 pytest.importorskip("pyarrow")
+pytestmark = pytest.mark.usefixtures("few_passes")
 N = 160
 RANDOM = np.random.default_rng(0)
 SIZE, PLACE = RANDOM.normal(size=N), np.arange(N) % 3

@@ -17,6 +17,8 @@ from budgetjax.refitting import spread
 from budgetjax.refitting.spread import fit_spread
 from budgetjax.tables.spread import GAUSSIAN, LEVELS
 
+pytestmark = pytest.mark.usefixtures("few_passes")
+
 NOISE = 0.5
 
 
@@ -38,8 +40,8 @@ def fitted():
 
 
 @pytest.mark.parametrize("metric", [False, "auto"])
-def test_targets_lie_as_far_away_as_it_says(metric):
-    model = regressor(learn_metric=metric).fit(*rows(1500))
+def test_targets_lie_as_far_away_as_it_says(metric, fitted):
+    model = regressor(learn_metric=metric).fit(*rows(1500)) if metric else fitted
     X, y = rows(2000, seed=1)
     mean, deviation = model.predict(X, return_std=True)
     np.testing.assert_array_equal(mean, model.predict(X))
@@ -60,13 +62,12 @@ def test_targets_lie_as_far_away_as_it_says(metric):
     assert np.all(far[:, 1] - far[:, 0] > widths[-1])
 
 
-def test_units_and_several_outputs():
+def test_units_and_several_outputs(fitted):
     X, y = rows(1500)
     other = X[:, 1] + 0.1 * np.random.default_rng(1).normal(size=1500)
-    single = regressor().fit(X, y)
     moved = regressor().fit(X, 1e6 + 1000 * y)
     points = rows(50, seed=2)[0]
-    alone = single.predict(points, return_std=True)[1]
+    alone = fitted.predict(points, return_std=True)[1]
     mean, deviation = moved.predict(points, return_std=True)
     np.testing.assert_allclose(deviation, 1000 * alone, rtol=2e-2)
     ends = moved.predict_interval(points)

@@ -22,7 +22,7 @@ from budgetjax.tables.encoding import Encoding
 from budgetjax.training import fit
 from budgetjax.training import rows as rows_of
 
-pytestmark = pytest.mark.usefixtures("plain_loops")
+pytestmark = pytest.mark.usefixtures("plain_loops", "few_passes")
 
 ROWS, BUDGET = 1200, 20
 
@@ -40,14 +40,6 @@ X, LABELS = table()
 TEST, TEST_LABELS = table(1)
 MISSING = X.copy()
 MISSING[::5, 1] = np.nan
-
-
-@pytest.fixture(scope="module", autouse=True)
-def few_steps():
-    """Two thirds of the steps are enough for steps of two columns."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(metric, "FEWEST_STEPS", 20)
-        yield
 
 
 @pytest.fixture(scope="module")
@@ -286,6 +278,23 @@ def test_many_rows_are_streamed_only_if_that_is_needed(monkeypatch, prefers, ste
     assert found == steps
     assert int(model.state_.num_seen) == 2 * np.count_nonzero(weights)
     assert not prefers or model.score(TEST, TEST_LABELS) > 0.9
+
+
+def test_encodings_are_compared_in_fewer_passes_than_the_best_one_has(monkeypatch):
+    usual, compared = 16, fit.PASSES_TO_COMPARE
+    monkeypatch.setattr(metric, "PASSES", (usual, usual))
+    noted, run_adam = [], metric.run_adam
+
+    def note(*given, epochs, **more):
+        noted.append(epochs)
+        return run_adam(*given, epochs=1, **more)
+
+    monkeypatch.setattr(metric, "run_adam", note)
+    model = BudgetedKernelClassifier(BUDGET, random_state=0, learn_metric=True)
+    model.fit(X[:300], LABELS[:300])
+    # Of so few rows there are more passes; the last is over all rows.
+    more = metric.FEWEST_STEPS / metric.FEWEST_AT_ONCE
+    assert noted == [more * compared, more * compared, more * usual, 1]
 
 
 @pytest.mark.parametrize("unit", [1e-30, *slow(1e30)])

@@ -4,6 +4,7 @@ A check that many functions share is tested here in full, and once for every cal
 """
 
 import dataclasses
+import functools
 import pathlib
 import re
 import tomllib
@@ -13,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from refusals import refused
 from registry import split
 
 import budgetjax as bj
@@ -79,10 +81,14 @@ def check(call, says):
         call()
     # No subclass: an internal error of JAX or NumPy is not what was promised.
     assert isinstance(raised.value, InputError)
-    message, at = str(raised.value), 0
     first, *rest = says.split(" ... ")
-    assert message.startswith(first)
-    for words in rest:
+    assert str(raised.value).startswith(first)
+    contains(str(raised.value), rest)
+
+
+def contains(message, texts, at=0):
+    """That a message has these texts, one after the other."""
+    for words in texts:
         assert words in message[at:], f"{words!r} is not in {message[at:]!r}"
         at += message[at:].index(words) + len(words)
 
@@ -167,6 +173,15 @@ SUM = bj.RBF(1.0) + bj.RBF(2.0)
 
 def without(names):
     return " ".join(name for name in LEARNERS if name not in names.split())
+
+
+def check_fields(call, function, argument, says, value):
+    """That this argument, or a field of it, is refused; {} is the value."""
+    says = says.format(_checks.value_text(value)).split(" ... ")
+    if says[0].startswith("."):
+        argument += says.pop(0)
+    error = refused(call, argument, function=function)
+    contains(f"{error.expected}, got {error.got}; {error.advice}", says)
 
 
 ARGUMENTS = [
@@ -331,8 +346,9 @@ FIELDS = [
     ],
 )
 def test_arguments_of_init(name, argument, value, says):
-    says = f"{name}.init: {argument} ... {says.format(_checks.value_text(value))}"
-    check(lambda: init(name, **{argument: value}), says)
+    check_fields(
+        lambda: init(name, **{argument: value}), f"{name}.init", argument, says, value
+    )
 
 
 @pytest.mark.parametrize(
@@ -346,11 +362,12 @@ def test_arguments_of_init(name, argument, value, says):
 )
 def test_hyperparameters(name, field, value, says):
     """They are refused as soon as the learner is made."""
-    says = f"{name}: {field} ... {says.format(_checks.value_text(value))}"
-    check(lambda: LEARNERS[name](**{field: value}), says)
+    given = {field: value}
+    check_fields(lambda: LEARNERS[name](**given), name, field, says, value)
     if name == "Forgetron":
         return
-    check(lambda: dataclasses.replace(LEARNERS[name](), **{field: value}), says)
+    replaced = functools.partial(dataclasses.replace, LEARNERS[name](), **given)
+    check_fields(replaced, name, field, says, value)
 
 
 @pytest.mark.parametrize(("name", "field"), NUMBERS, ids="-".join)

@@ -23,6 +23,8 @@ from budgetjax.exporting.predictor import outputs, predictor
 from budgetjax.refitting import calibration
 from budgetjax.tables import scaling
 
+pytestmark = pytest.mark.usefixtures("few_passes")
+
 # Raw rows: far from 0, on scales of their own; and times that float32 rounds off.
 RAW = (1000 + X * np.array([4.0, 30.0])).astype(np.float32)
 SCALING = scaling.Scaling.empty(X.shape[1]).updated(RAW)
@@ -267,6 +269,14 @@ def of_values(learner, **more):
     )
 
 
+def half_of_a_solution():
+    """Its other support vectors have no coefficient, and say where rows are known."""
+    model = kernel_model(bj.RBF(0.5), 1)._replace(link=bj.losses.IDENTITY)
+    coefficients = np.array(model.coefficients)
+    coefficients[: len(coefficients) // 2] = 0
+    return calibrated(model._replace(coefficients=coefficients), run=False)
+
+
 class Halves(bj.Model):
     """A model with a share of its own."""
 
@@ -292,6 +302,7 @@ SURE = {
     "a solution": lambda: calibrated(
         kernel_model(bj.Polynomial(2), 1)._replace(link=bj.losses.IDENTITY), run=False
     ),
+    "half of a solution": half_of_a_solution,
     "one's own": lambda: calibrated(Halves(), run=False),
 }
 

@@ -26,7 +26,7 @@ from budgetjax.tables import table_model
 from budgetjax.tables.columns import to_dense, unpack
 from budgetjax.training import rows as training_rows
 
-pytestmark = pytest.mark.usefixtures("plain_loops")
+pytestmark = pytest.mark.usefixtures("plain_loops", "few_passes")
 
 # What a machine of tests has, too little for what a test asks for.
 LITTLE = 2**27

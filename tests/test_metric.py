@@ -15,7 +15,9 @@ from budgetjax.refitting.problem import Problem
 from budgetjax.refitting.training_data import Block
 from budgetjax.tables.start_map import SHARE, Lines
 
-pytestmark = pytest.mark.usefixtures("plain_loops")
+pytestmark = pytest.mark.usefixtures("plain_loops", "few_passes")
+# As users have them.
+PASSES = metric.PASSES
 
 # More than a block, so that arrays and batches are the same blocks.
 N = 4200
@@ -391,6 +393,31 @@ def test_a_compact_model_predicts_the_same(tmp_path):
         bj.support(small)
     with pytest.raises(ValueError, match=r"X must have shape \(n, 8\)"):
         bj.predict(small, X[:, :3])
+
+
+def test_more_rows_have_fewer_passes(monkeypatch):
+    monkeypatch.setattr(metric, "PASSES", PASSES)
+    rows = (1, 20_000, 40_000, 60_000, 10**6)
+    fewest, most = PASSES
+    counts = [metric.count_passes(n) for n in rows]
+    assert counts[:2] == [most, most]
+    assert most > counts[2] > counts[3] > counts[4] == fewest
+    noted, run_adam = [], metric.run_adam
+
+    def note(*given, epochs, **more):
+        noted.append(epochs)
+        return run_adam(*given, epochs=1, **more)
+
+    monkeypatch.setattr(metric, "run_adam", note)
+    X, y = stream()
+    # Four fifths of the rows in so many steps per pass, or the fewest there are.
+    for count, steps in ((N, 14), (200, metric.FEWEST_AT_ONCE)):
+        for more in ({}, {"epochs": 30}):
+            bj.refit(learner(), X[:count], y[:count], learn_metric=True, **more)
+            wanted = metric.FEWEST_STEPS * more.get("epochs", most) / steps
+            # Then half of the passes that were best, on all examples.
+            assert noted == [np.ceil(wanted), 1]
+            noted.clear()
 
 
 def test_the_rate_rises_before_it_falls():

@@ -20,6 +20,8 @@ from budgetjax.estimators import (
 from budgetjax.refitting import calibration
 from budgetjax.tables.scaling import Scaling
 
+pytestmark = pytest.mark.usefixtures("few_passes")
+
 random = np.random.default_rng(0)
 X = random.normal(size=(120, 3)).astype(np.float32)
 SIGNS = np.where(X[:, 0] * X[:, 1] > 0, 1, -1)

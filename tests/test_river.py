@@ -42,9 +42,13 @@ class Novelty:
             yield dict(zip("abcdef", row.tolist(), strict=True)), novel
 
 
+LONG_CHECKS = {"check_bounded_memory_growth"}
+
+
 def checked():
     """Every check of river, for every estimator."""
     swapped, datasets.CreditCard = datasets.CreditCard, Novelty
+    known = set()
     try:
         for model, which in (
             (BudgetedClassifier(**PERCEPTRON), "check"),
@@ -60,7 +64,11 @@ def checked():
                 number = seen[check.__name__] = seen.get(check.__name__, 0) + 1
                 name = f"{type(model).__name__}-{check.__name__}-{number}"
                 learner = type(model.learner).__name__.lower()
-                yield pytest.param(model, check, id=f"{name}@{learner}")
+                # It measures for a second what all of them share.
+                again = check.__name__ in known and check.__name__ in LONG_CHECKS
+                known.add(check.__name__)
+                marks = [pytest.mark.slow] if again else []
+                yield pytest.param(model, check, id=f"{name}@{learner}", marks=marks)
     finally:
         datasets.CreditCard = swapped
 

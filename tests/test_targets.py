@@ -15,7 +15,7 @@ from scipy.optimize import minimize
 import budgetjax as bj
 from budgetjax import losses
 
-pytestmark = pytest.mark.usefixtures("plain_loops")
+pytestmark = pytest.mark.usefixtures("plain_loops", "few_passes")
 
 D, N, K, BUDGET, GAMMA = 2, 240, 3, 20, 0.5
 LEVELS = (0.1, 0.5, 0.9)

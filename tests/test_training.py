@@ -10,22 +10,20 @@ import pandas
 import pyarrow as pa
 import pytest
 import scipy.sparse
+from marks import slow
+from refusals import refused
 
 import budgetjax as bj
 from budgetjax._record import fields_of
 from budgetjax.estimators import BudgetedKernelClassifier, BudgetedKernelRegressor
-from budgetjax.refitting import metric
 from budgetjax.training import fit, sample
+
+pytestmark = pytest.mark.usefixtures("few_passes")
 
 # Of an estimator alone: it weighs classes, has several quantiles, shows progress, and
 # draws a seed.
 OWN = {"class_weight", "quantile", "progress", "random_state"}
 QUICK = {"budget": 10, "maintenance": "remove_smallest"}
-
-
-@pytest.fixture(autouse=True)
-def few_steps(monkeypatch):
-    monkeypatch.setattr(metric, "FEWEST_STEPS", 20)
 
 
 @pytest.fixture
@@ -129,6 +127,19 @@ def test_a_long_source_has_several_targets(small):
         assert model.num_rows == 800
 
 
+def test_a_given_penalty_is_for_weights_as_they_are():
+    X, y = rows()
+    weight = np.random.default_rng(1).uniform(1, 2, len(y))
+    found = []
+    for penalty, times in ((8.0, 1), (1.0, 8), (1.0, 1)):
+        recipe = bj.Recipe(**QUICK, penalty=penalty, learn_metric=False)
+        model = bj.train(recipe, batches(X, y, times * weight))
+        found.append(bj.decision_function(model, X))
+    size = np.max(np.abs(found[0]))
+    np.testing.assert_allclose(found[1], found[0], atol=1e-2 * size)
+    assert np.max(np.abs(found[2] - found[0])) > 0.1 * size
+
+
 def test_names_and_gaps_are_those_of_the_estimator():
     X, y = rows()
     frame = pandas.DataFrame(X, columns=["a", "b", "c"])
@@ -163,8 +174,20 @@ def test_a_source_is_read_once_or_twice(small):
     assert (few.times, many.times) == (1, 2)
 
 
-@pytest.mark.parametrize("regression", [False, True])
-@pytest.mark.parametrize("encode", ["auto", False])
+def test_epochs_of_a_long_source_are_passes_over_it(small):
+    X, y = rows()
+    source = Counted(batches(X, y))
+    recipe = bj.Recipe(**QUICK, refit=False, epochs=3)
+    model = bj.train(recipe, source)
+    assert model.num_rows == 3 * len(y)
+    # And once for the sample.
+    assert source.times == 4
+
+
+@pytest.mark.parametrize(
+    ("encode", "regression"),
+    [("auto", False), (False, True), *slow(("auto", True), (False, False))],
+)
 def test_a_long_source_is_learned_as_well(small, encode, regression):
     X, y = rows(1200)
     y = np.sin(2 * X[:, 0]) + 50 if regression else y
@@ -307,24 +330,24 @@ def test_sources_that_cannot_be_learned(source, given, says):
 
 
 @pytest.mark.parametrize(
-    ("given", "says"),
+    ("given", "argument", "expected"),
     [
-        ({"epochs": 0}, "epochs must be"),
-        ({"refit": "no"}, "refit must be"),
-        ({"penalty": -1.0}, "penalty must be"),
-        ({"penalty": 1.0, "refit": False}, "penalty must be its default"),
-        ({"learn_metric": True, "refit": False}, "learn_metric must be its default"),
-        ({"encode": "yes"}, "encode must be False, 'auto' or a number of bins"),
-        ({"encode": -1}, "encode must be"),
+        ({"epochs": 0}, "epochs", "be"),
+        ({"refit": "no"}, "refit", "be"),
+        ({"penalty": -1.0}, "penalty", "be"),
+        ({"penalty": 1.0, "refit": False}, "penalty", "be its default"),
+        ({"learn_metric": True, "refit": False}, "learn_metric", "be its default"),
+        ({"encode": "yes"}, "encode", "be False, 'auto' or a number of bins"),
+        ({"encode": -1}, "encode", "be"),
     ],
     ids=str,
 )
 @pytest.mark.usefixtures("as_installed")
-def test_choices_that_exclude_each_other(given, says):
-    with pytest.raises(ValueError, match=f"^Recipe: {says}"):
-        bj.Recipe(**given)
-    with pytest.raises(ValueError, match=f"^BudgetedKernelClassifier: {says}"):
-        BudgetedKernelClassifier(**given).fit(X, Y)
+def test_choices_that_exclude_each_other(given, argument, expected):
+    refused(lambda: bj.Recipe(**given), argument, expected, function="Recipe")
+    estimator = BudgetedKernelClassifier(**given)
+    name = "BudgetedKernelClassifier"
+    refused(lambda: estimator.fit(X, Y), argument, expected, function=name)
 
 
 @pytest.mark.usefixtures("as_installed")

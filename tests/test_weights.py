@@ -22,6 +22,8 @@ from budgetjax.estimators import (
 from budgetjax.online.importance import SeenWeights
 from budgetjax.registry import name_of
 
+pytestmark = pytest.mark.usefixtures("few_passes")
+
 N, HEAVY = 300, (1.5, 3.0, 40.0, 1e3, 1e6)
 KERNEL = bj.RBF(1.0)
 
