@@ -160,7 +160,7 @@ FAULTS = (
     Fault("shared", "_counters.py", "return Words(words.high + (words.low >> BITS), words.low & (UNIT - 1))", "return Words(words.high, words.low & (UNIT - 1))"),
     # The form of a table.
     Fault("forms", "training/recipe.py", "return bool(is_alike and least <= largest <= most)", "return bool(least <= largest <= most)"),
-    Fault("forms", "training/fit.py", "return int(np.argmin([sum(parts[:folds]) for parts in errors]))", "return int(np.argmax([sum(parts[:folds]) for parts in errors]))"),
+    Fault("forms", "training/fit.py", "if np.sum(gain) > deviations * np.sqrt(np.sum(gain**2)):", "if np.sum(gain) < 0:"),
     Fault("forms", "training/fit.py", "_learn_metric(one, PASSES_TO_COMPARE)", "_learn_metric(one)"),
     Fault("forms", "tables/form.py", "usual = BINS * (rows / BINS_OF) ** POWER", "usual = BINS"),
     Fault("forms", "tables/start_map.py", "width = np.where(is_missing, -low[first], width)", "width = width * ~is_missing"),

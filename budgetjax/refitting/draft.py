@@ -4,6 +4,7 @@ import functools
 from typing import Any, NamedTuple
 
 import numpy as np
+from jaxtyping import Float
 
 from budgetjax import losses
 from budgetjax.online.changes import resume
@@ -68,9 +69,9 @@ class Draft(NamedTuple):
         judged = [Judged(fold, found.scores, found.beyond)]
         return self._replace(judged=judged, metric=found)
 
-    def errors(self) -> list[float]:
-        """The mistakes or losses on the held-out examples of every fold."""
-        return [one.fold.error(one.scores) for one in self.judged]
+    def errors(self) -> list[Float[np.ndarray, " held"]]:
+        """The mistakes or losses on the held-out examples of every fold, weighted."""
+        return [one.fold.each_error(one.scores) for one in self.judged]
 
     def finish(self) -> Any:
         """The refitted model."""

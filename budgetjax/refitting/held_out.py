@@ -92,13 +92,19 @@ class Fold(NamedTuple):
         found = training_data.total(self.held(), sums)
         return found[0], found[1:]
 
-    def error(self, scores_of: Scores) -> float:
-        """The mistakes, or for regression the losses, of one model."""
-        return float(self.errors(scores_of)[0][0])
+    def each_error(self, scores_of: Scores) -> Float[np.ndarray, " held"]:
+        """The weighted mistake or loss of one model on every example."""
+        return np.concatenate(
+            [
+                block.weights * self._mistakes(block, scores_of)[:, 0]
+                for block in self.held()
+            ]
+        )
 
     def prefers(self, old: Scores, new: Scores) -> bool:
         """Whether the new model has a smaller error than the old one."""
-        return self.error(new) < self.error(old)
+        before, after = (self.errors(one)[0][0] for one in (old, new))
+        return bool(after < before)
 
     def _mistakes(
         self, block: Block, scores_of: Scores
