@@ -124,7 +124,7 @@ def compare(
     recipe: Recipe,
     candidates: Sequence[Candidate],
     report: Callable[[str], object],
-    deviations: float = 0,
+    deviations: float = 0.0,
 ) -> tuple[Candidate, Draft | None]:
     """The model in the form in which these rows, held out, are predicted best.
 
@@ -413,7 +413,7 @@ def refitting(progress: bool, name: str = "refit") -> Iterator[Callable[[str], o
         yield report
 
 
-def find_best(drafts: Sequence[Draft | None], deviations: float = 0) -> int:
+def find_best(drafts: Sequence[Draft | None], deviations: float = 0.0) -> int:
     """The number of the draft that predicts held-out rows best.
 
     A later one must be better by more than so many standard deviations of the
