@@ -24,7 +24,7 @@ keep `R` accurate, however long the stream:
 
 import functools
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -41,6 +41,8 @@ from budgetjax.online.slots import FREE, NOWHERE, set_row_and_column
 from budgetjax.online.state import State
 from budgetjax.online.support_set import SMALLEST_EIGENVALUE, Expansion
 
+# Vectors as of `_platform.together`: on a GPU they are the rows of one array.
+Vectors: TypeAlias = Sequence[PerRow] | Float[Array, "vectors rows"]
 # Relative to the diagonal of the kernel matrix. A learner may have a smaller one where
 # its dtype allows.
 RIDGE = 1e-3
@@ -301,7 +303,7 @@ class Swap(NamedTuple):
     column: PerRow
     inverse: PerRow
     pivot: Scalar
-    vectors: Sequence[PerRow]
+    vectors: Vectors
     row: PerRow
 
     # A branch takes one array of several vectors, and each of its rows apart only if it
@@ -460,7 +462,7 @@ def _correct_again(
     span: Span,
     new: Swap,
     gram: PerPair,
-    made: Sequence[PerRow],
+    made: Vectors,
     corrected: Float[Array, "2 rows"],
 ) -> tuple[PerRow, Scalar]:
     """Steps 3 to 5 of `swap` for `u` alone, in the root of the corrected rows.
