@@ -118,6 +118,7 @@ def test_what_is_no_number_needs_an_encoding(estimator):
         (pandas.date_range("2020", periods=400), "got datetime64.* column 'other'"),
         (X["city"].fillna("Rome"), "numbers in column 'other', got '.*' in row 0"),
         ([{"a": 1.0}] * 400, "got dict in column 'other'"),
+        (1j * good["size"], "got complex128 in column 'other'"),
     ):
         wrong = good.assign(other=bad)
         for call in (lambda X: estimator.fit(X, y), fitted.predict):

@@ -90,7 +90,7 @@ def sweep(
         shown = reports.join_values([os.path.basename(one) for one in file])
         notes = {
             "file": shown,
-            "target": next(iter(columns.target), None),
+            "target": targets.note_of(columns.target),
             "training_error": error,
         }
         model_files.write(model, fitted, notes)

@@ -124,6 +124,9 @@ def _as_numbers(name: str, column: Any) -> Shaped[np.ndarray, " n"]:
     values = np.asarray(column)
     if values.dtype.kind in "biuf":
         return values
+    if values.dtype.kind == "c":
+        # NumPy would drop the imaginary parts.
+        raise _wrong_type(name, str(values.dtype))
     try:
         return values.astype(np.float64)
     except (TypeError, ValueError):
