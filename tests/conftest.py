@@ -20,7 +20,10 @@ import pytest
 FLAGS = ["--xla_cpu_parallel_codegen_split_count=1"]
 if compiling.OLDER_FUSIONS:
     FLAGS.append("--xla_cpu_use_fusion_emitters=false")
-os.environ["XLA_FLAGS"] = " ".join([os.environ.get("XLA_FLAGS", ""), *FLAGS])
+# Once, though processes of pytest-xdist start with those of their parent: the flags are
+# a part of the name under which a program is kept.
+GIVEN = os.environ.get("XLA_FLAGS", "").split()
+os.environ["XLA_FLAGS"] = " ".join(dict.fromkeys([*GIVEN, *FLAGS]))
 
 # Nothing is written to the cache of the user who runs the tests.
 os.environ["BUDGETJAX_CACHE"] = "off"
