@@ -1,8 +1,8 @@
 """The constants of the form of a table, tried on tables drawn at random.
 
     python benchmarks/runner.py form
-    python benchmarks/runner.py form "variant=refitting.metric.PRIOR_OF_CODES=300"
-    python benchmarks/runner.py form "variant=tables.form.BINS=20 tables.form.VALUES=0"
+    python benchmarks/runner.py form "variant=refitting.metric.PRIOR_OF_CODES=1e6"
+    python benchmarks/runner.py form "variant=tables.form.BINS=2.0 tables.form.POWER=.4"
 
 A variant has other values of constants of the package, by module; the field may be
 given several times. Its errors are divided by those of the default on the same tables:
@@ -48,7 +48,7 @@ def prepare() -> None:
 
 @contextlib.contextmanager
 def constants(variant: str) -> Iterator[None]:
-    """Other values of constants, such as `tables.form.BINS=20`, for a while."""
+    """Other values of constants, such as `tables.form.BINS=2.0`, for a while."""
     before = []
     for part in [] if variant == DEFAULT else variant.split():
         name, _, value = part.partition("=")

@@ -55,7 +55,12 @@ from budgetjax.refitting.held_out import Fold, Scores
 from budgetjax.refitting.moving_vectors import norm_and_scores, unit_of, values
 from budgetjax.refitting.newton import of_problems
 from budgetjax.refitting.problem import Problem
-from budgetjax.tables.start_map import Lines, principal_directions
+from budgetjax.tables.start_map import (
+    DIRECTIONS_OF,
+    WIDEST,
+    Lines,
+    principal_directions,
+)
 
 # Examples per step: twice the number for moving vectors, in half of the time.
 BATCH = 256
@@ -64,9 +69,9 @@ BATCH = 256
 # features, since all of them move a point together.
 # Scales of features are powers of e.
 RATE, VECTOR_RATE, MAP_RATE, SCALE_RATE = 0.1, 0.3, 1.2, 0.6
-# Up to this many orthonormal features and steps, weights move by the rate; beyond, by
+# Up to this many orthonormal features times steps, weights move by the rate; beyond, by
 # the rate divided by the root of the ratio.
-FEATURES, STEPS = 100, 1000
+MOVES = 100_000
 # With more classes than this, weights move faster by the root of the ratio, which is a
 # point on the 26 classes of letter.
 CLASSES = 3
@@ -80,9 +85,10 @@ STRENGTH = 10.0
 SMOOTHING, MOST_SMOOTHING = 0.5, 0.05
 # The weight of the map's distance from its start, in examples. Without it, the map
 # overfits the 256 features of usps. In maps of codes, entries of lines have less, and
-# those of codes 30 in 4,000 examples and less in more, so that functions of columns
-# bend only as far as data ask. With 30 in 29,000, electricity had a fifth more errors.
-PRIOR, PRIOR_OF_LINES, PRIOR_OF_CODES, PRIOR_IN = 10.0, 3.0, 30.0, 4000
+# those of codes so much divided by the examples, 30 in 4,000 of them, so that functions
+# of columns bend only as far as data ask. With 30 in 29,000, electricity had a fifth
+# more errors.
+PRIOR, PRIOR_OF_LINES, PRIOR_OF_CODES = 10.0, 3.0, 120_000.0
 # The fewest passes and the most, and the steps in all, if these are between. With 80
 # in place of 40, electricity, phishing and letter had a tenth fewer errors.
 PASSES, MOST_STEPS = (27, 80), 8000
@@ -90,11 +96,6 @@ PASSES, MOST_STEPS = (27, 80), 8000
 # more epochs. Each has at least FEWEST_AT_ONCE steps before it is judged: fewer take
 # longer, and with 30 there were 4 percent more errors.
 FEWEST_STEPS, FEWEST_AT_ONCE = 20, 8
-# More features are mapped to this number: a larger map is slower and no more accurate.
-WIDEST = 64
-# The number of examples for the principal directions that start a map to fewer
-# features.
-DIRECTIONS_OF = 4096
 
 
 def count_passes(rows: int) -> int:
@@ -194,7 +195,7 @@ def start_from(
     entries = lines.split(matrix).astype(dtype)
     sizes = len(entries) - len(matrix), len(matrix)
     rates = np.repeat(MAP_RATE / np.sqrt(counts), sizes).astype(dtype)
-    own = PRIOR_OF_CODES * PRIOR_IN / max(1, rows)
+    own = PRIOR_OF_CODES / max(1, rows)
     priors = np.repeat([PRIOR_OF_LINES, own], sizes).astype(dtype)
     return Start(entries, rates, priors, lines)
 
@@ -290,7 +291,7 @@ def try_metric(problem: Problem, fold: Fold, penalty: float, passes: int) -> Tri
     of_labels = losses.takes_labels(loss)
     once = max(FEWEST_AT_ONCE, -(-count // BATCH))
     epochs = max(passes, -(-FEWEST_STEPS * passes // once))
-    more = len(mask) * epochs * once / (FEATURES * STEPS)
+    more = len(mask) * epochs * once / MOVES
     faster = max(1, columns / CLASSES) if of_labels else 1
     # The units of the weights, and of the scores.
     scale = kind(1 if of_labels else SCORES)

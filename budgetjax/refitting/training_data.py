@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
+from budgetjax import _rows
 from budgetjax._errors import ArgumentError, places_errors
 from budgetjax._rows import pad_rows, regroup, rows_at_once
 from budgetjax._sharding import Shards
@@ -22,13 +23,10 @@ from budgetjax.tables.table_model import TableModel
 
 # Examples per block: enough for matrix products, few compared to the data.
 BLOCK = 4096
-# Blocks of fewer examples are not divided.
+# Blocks of fewer examples are not divided, and fewer rows are padded to as many.
 FEWEST = 256
 # Batches of up to this many bytes in all are kept; more are read again in every pass.
 HELD = 256 * 2**20
-
-# The number of rows that determine the deviations of targets and residuals.
-DEVIATED = 65_536
 # Targets of robust losses are clipped at this distance from their median, in
 # deviations: beyond the resolution of float32, only the side counts.
 FARTHEST = 1e4
@@ -225,7 +223,7 @@ def first_values(
         rows, shards = np.flatnonzero(block.weights > 0), block.shards
         found.append(numbers(block)[rows])
         count += len(rows)
-        if count >= DEVIATED:
+        if count >= _rows.MAX_ROWS:
             break
     return shards.gather(np.concatenate(found))
 

@@ -21,7 +21,6 @@ from budgetjax.tables.categories import read_rows
 
 # Bytes per batch: small compared to the data, large enough to hide the overhead.
 BATCH_BYTES = 4 * 2**20
-MAX_ROWS = 65_536
 # Targets with more distinct values are not labels.
 MAX_CLASSES = 10_000
 # Seconds to wait for the reader thread to exit.
@@ -77,7 +76,7 @@ def rows_per_batch(num_features: int, dtype: DTypeLike, batch_rows: int | None) 
     if batch_rows is not None:
         return _checks.size("batch_rows", batch_rows)
     bytes_per_row = max(1, num_features) * np.dtype(dtype).itemsize
-    return min(MAX_ROWS, max(1, BATCH_BYTES // bytes_per_row))
+    return min(_rows.MAX_ROWS, max(1, BATCH_BYTES // bytes_per_row))
 
 
 def labels(batches: Iterable[object]) -> np.ndarray:

@@ -5,23 +5,23 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float, Shaped
 
-from budgetjax import _record
+from budgetjax import _record, _rows
 from budgetjax._record import Record
 from budgetjax.tables.columns import pack, unpack
 
-# The default size: at most MAX_ROWS rows and MAX_NUMBERS values, at least MIN_ROWS
-# rows.
-MAX_ROWS, MAX_NUMBERS, MIN_ROWS = 8192, 2**22, 1024
+# The default size: at most MAX_ROWS rows, at least MIN_ROWS, with as many values
+# as go to the device at once.
+MAX_ROWS, MIN_ROWS = 8192, 1024
 
 
 def default_size(num_features: int) -> int:
     """The default number of rows to keep."""
-    return max(MIN_ROWS, min(MAX_ROWS, MAX_NUMBERS // num_features))
+    return max(MIN_ROWS, min(MAX_ROWS, _rows.MAX_NUMBERS // num_features))
 
 
 def is_sparse(X: np.ndarray) -> bool:
     """Whether these rows are so wide and sparse that a sample should hold them so."""
-    is_wide = X.shape[1] > MAX_NUMBERS // MIN_ROWS
+    is_wide = X.shape[1] > _rows.MAX_NUMBERS // MIN_ROWS
     return bool(is_wide and np.count_nonzero(X) < X.size // 4)
 
 

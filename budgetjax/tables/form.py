@@ -10,37 +10,34 @@ from budgetjax._errors import names_errors
 from budgetjax.tables import categories, encoding
 from budgetjax.tables.columns import column_names, find_column
 from budgetjax.tables.encoding import Encoding
-from budgetjax.tables.start_map import Lines, start_map
+from budgetjax.tables.start_map import DIRECTIONS_OF, WIDEST, Lines, start_map
 
 # `benchmarks/tasks/form.py` varies the constants below, and those of `start_map` and of
 # `refitting.metric`.
-# The bins per column of a table of 1,000 rows, and how they grow with the rows.
-BINS, BINS_OF, POWER = 32, 1000, 1 / 3
+# The bins per column of a table are so many times this power of its rows: 32 of 1,000.
+BINS, POWER = 3.2, 1 / 3
+# The most bins of a column. Columns of as few values have an edge at every value:
+# numbers of states, schools, hours or airports are names in disguise.
 MOST_BINS = 128
-# Columns of few values have an edge at every value: numbers of states,
-# schools, hours or airports are names in disguise.
-VALUES = 128
 # The most codes of bins of a table.
 MOST_CODES = 1024
 # More vectors tell finer functions: the factor of the default gamma for up to 100
 # vectors, which grows with the root of their number.
 NARROWNESS, NARROWNESS_OF = 2.0, 100
-# The features of the map for budgets up to the first number, and for larger ones.
-FEW_VECTORS, RANK, LARGE_RANK = 256, 32, 64
-# The rows that decide quantiles, and directions; of wide tables, as many as have so
-# many codes.
-QUANTILES_OF, DIRECTIONS_OF, NUMBERS = 65_536, 4096, 2**22
+# The features of the map for budgets up to the first number; larger ones have as many
+# as any metric has at most.
+FEW_VECTORS, RANK = 256, 32
 
 
 def count_bins(rows: int, columns: int) -> int:
     """The maximum number of bins per column of a table of this size."""
-    usual = BINS * (rows / BINS_OF) ** POWER
+    usual = BINS * rows**POWER
     return int(np.clip(round(min(usual, rows / columns)), 1, MOST_BINS))
 
 
 def rank_of(budget: int) -> int:
     """The number of features of the map for a model of this budget."""
-    return RANK if budget <= FEW_VECTORS else LARGE_RANK
+    return RANK if budget <= FEW_VECTORS else WIDEST
 
 
 def narrowness(budget: int) -> float:
@@ -95,11 +92,11 @@ def fit_encoding(
     rows = np.asarray(_checks.array("X", categories.read_rows(X, None, {})))
     n, columns = rows.shape if rows.ndim == 2 else (1, 1)
     if num_bins is None:
-        num_bins, values = count_bins(num_rows or n, max(1, columns)), VALUES
+        num_bins, values = count_bins(num_rows or n, max(1, columns)), MOST_BINS
     else:
         num_bins, values = _checks.size("num_bins", num_bins, at_least=0), 0
     of_names = [find_column("nominal", one, names, columns) for one in found]
-    sample, nominal = rows[:: -(-n // QUANTILES_OF)], [*nominal, *of_names]
+    sample, nominal = rows[:: -(-n // _rows.MAX_ROWS)], [*nominal, *of_names]
     fit = functools.partial(
         encoding.fit, sample, nominal=nominal, more_to_come=more_to_come
     )
@@ -113,7 +110,7 @@ def fit_encoding(
     if not codes.num_codes:
         return codes
     lines = Lines.of(codes.column, codes.low, codes.high)
-    most = min(DIRECTIONS_OF, max(1, NUMBERS // codes.num_codes))
+    most = min(DIRECTIONS_OF, max(1, _rows.MAX_NUMBERS // codes.num_codes))
     some = codes.apply(rows[:: -(-n // most)], np.float64)
     with _threads.one_thread():
         found = start_map(lines, some, rank or rank_of(budget))

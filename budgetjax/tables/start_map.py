@@ -25,6 +25,10 @@ from jaxtyping import Array, Float, Integer
 # column, whose squares add up. The codes of categories and of missing values, beside
 # which there is no line, have the share 1; a single code, which is the line, has none.
 SHARE = 3.0
+# The maximum number of features of a map: more are slower and no more accurate.
+WIDEST = 64
+# The number of examples for the principal directions from which a map starts.
+DIRECTIONS_OF = 4096
 # Directions whose variance is a smaller fraction of the largest are those of rounding.
 NEGLIGIBLE = 1e-9
 # Programs of codes take a multiple of this many columns, so that one serves tables of

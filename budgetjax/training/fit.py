@@ -16,6 +16,7 @@ from budgetjax.online import driver
 from budgetjax.online.importance import SeenWeights
 from budgetjax.online.learner import OnlineLearner
 from budgetjax.refitting import held_out, newton
+from budgetjax.refitting.adam import EPOCHS
 from budgetjax.refitting.draft import Draft
 from budgetjax.refitting.refit import LOSSES, start_refit
 from budgetjax.refitting.spread import fit_spread
@@ -43,7 +44,7 @@ FEW_TO_STREAM = 50_000
 # one on parts of ijcnn1 and shuttle. After ten passes, numbers alone were chosen on one
 # of three parts of covtype, which took four points; eighty choose no better than
 # twenty.
-MOST_TO_COMPARE, PASSES_TO_COMPARE = held_out.MANY, 20
+MOST_TO_COMPARE, PASSES_TO_COMPARE = held_out.MANY, EPOCHS
 # By so many standard deviations of the difference numbers alone must be better on such
 # a sample. Among models of all rows, held-out errors decide as they are: on 71 tables a
 # margin only ever took the worse one.

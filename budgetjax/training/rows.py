@@ -23,12 +23,8 @@ from budgetjax.tables.encoding import Encoding
 from budgetjax.tables.scaling import Scaling
 from budgetjax.tables.table_model import TableModel
 
-# The minimum number of rows that a refit pads to.
-FEWEST_TO_REFIT = 256
 # A stream has at least so many slots, up to the budget, and doubles them.
 FEWEST_SLOTS = 1024
-# The maximum number of rows that a warning examines.
-SAMPLED_ROWS = 65_536
 # Rows are shifted if their distance from 0, in the exponent of the default kernel, is
 # larger: float32 rounds an exponent by a ten-millionth of that distance.
 FAR = 10.0
@@ -274,7 +270,7 @@ class Examples(NamedTuple):
                     yield self.features(part, dtype), targets[part], weights[part]
 
             return {"X": Batches("X", features, read)}
-        few = max(FEWEST_TO_REFIT, 1 << (n - 1).bit_length())
+        few = max(training_data.FEWEST, 1 << (n - 1).bit_length())
         size = n if n > training_data.BLOCK else few
         rows = X if codes is not None else self.features(slice(None), dtype)
         return {
@@ -324,5 +320,5 @@ def spread_rows(
 def warn_unscaled(name: str, X: Rows, origin: Float[np.ndarray, " features"]) -> None:
     """Warns the user of what has this name if dense features look unscaled."""
     if isinstance(X, np.ndarray):
-        rows = X[:: -(-X.shape[0] // SAMPLED_ROWS)] - origin[None]
+        rows = X[:: -(-X.shape[0] // _rows.MAX_ROWS)] - origin[None]
         scaling.warn_unscaled(name, rows)

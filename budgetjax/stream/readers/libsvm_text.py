@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jax.typing import DTypeLike
 
-from budgetjax import _checks
+from budgetjax import _checks, _rows
 from budgetjax._errors import ArgumentError, names_errors
-from budgetjax.stream.batches import MAX_ROWS, Batches, rows_per_batch
+from budgetjax.stream.batches import Batches, rows_per_batch
 from budgetjax.stream.readers import files
 from budgetjax.stream.readers.formats import register_format
 
@@ -107,7 +107,7 @@ def libsvm(
         return blocks if sparse else ((X.toarray(), y) for X, y in blocks)
 
     def read_targets() -> Iterator[np.ndarray]:
-        return (y for _, y in _blocks(parser, MAX_ROWS, labels_only=True))
+        return (y for _, y in _blocks(parser, _rows.MAX_ROWS, labels_only=True))
 
     return Batches(name, num_features, read, num_rows, None, read_targets)
 
