@@ -1,6 +1,8 @@
 """How many threads NumPy's linear algebra takes."""
 
 import contextlib
+import functools
+from typing import Any
 
 
 def one_thread() -> contextlib.AbstractContextManager:
@@ -9,8 +11,21 @@ def one_thread() -> contextlib.AbstractContextManager:
     Waiting threads make small ones ten to fifty times slower on a busy machine; XLA
     computes the large products.
     """
+    libraries = _find_libraries()
+    if libraries is None:
+        return contextlib.nullcontext()
+    return libraries.limit(limits=1, user_api="blas")
+
+
+@functools.cache
+def _find_libraries() -> Any:
+    """The libraries of linear algebra in this process, or None.
+
+    They are loaded with this package. To find them takes 2 to 10 ms, the more programs
+    JAX has compiled: all memory maps of the process are read.
+    """
     try:
         import threadpoolctl
     except ImportError:
-        return contextlib.nullcontext()
-    return threadpoolctl.threadpool_limits(1, user_api="blas")
+        return None
+    return threadpoolctl.ThreadpoolController()
