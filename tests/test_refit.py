@@ -369,7 +369,7 @@ def test_few_blocks_are_held(monkeypatch):
     ("loss", "num_classes"),
     [("squared_hinge", CLASSES), *slow(("squared_hinge", 2), ("squared", 0))],
 )
-def test_the_penalty_of_the_best_held_out(loss, num_classes, exact, monkeypatch):
+def test_the_penalty_of_the_best_held_out(loss, num_classes, exact):
     """Sixty noisy examples for twenty vectors: large penalties learn the noise."""
     penalties = (1e3, 1e-3, 1.0, 10.0)
     X = points()
@@ -402,7 +402,6 @@ def test_the_penalty_of_the_best_held_out(loss, num_classes, exact, monkeypatch)
         dtype=jnp.float64,
     )
     problem = {"weight": weight, "loss": loss, "seed": 5}
-    monkeypatch.setattr(held_out, "LEEWAY", 0.0)
     chosen = bj.refit(state, X, y, penalty=penalties, **problem)
     alone = bj.refit(state, X, y, penalty=best, **problem)
     scores = [np.asarray(bj.decision_function(one, X)) for one in (chosen, alone)]

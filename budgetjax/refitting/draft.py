@@ -126,20 +126,14 @@ def _make_folds(problem: Problem, number: int, state: Any) -> list[Fold]:
 
 
 def _choose_penalty(problem: Problem, folds: list[Fold]) -> tuple[float, list[Judged]]:
-    """The penalty with the least held-out error, and its models.
-
-    Among penalties that chance may separate, the largest is chosen.
-    """
+    """The penalty with the least held-out error, the largest of equals; its models."""
     penalties, size = problem.penalties, len(problem.penalties)
-    errors, products, found = np.zeros(size), np.zeros((size, size)), []
+    errors, found = np.zeros(size), []
     for fold in folds:
         weights = solve_weights(problem, fold.basis, fold.learn, penalties)
-        more = fold.errors(functools.partial(newton.scores, fold.basis, weights))
-        errors, products = errors + more[0], products + more[1]
+        errors += fold.errors(functools.partial(newton.scores, fold.basis, weights))
         found.append(np.split(weights, size))
-    least = int(np.argmin(errors))
-    allowed = errors[least] + held_out.LEEWAY * held_out.chance(products, least)
-    best = int(np.argmax(np.where(errors <= allowed, penalties, 0)))
+    best = int(np.argmax(np.where(errors == min(errors), penalties, 0)))
     judged = [
         Judged(
             fold,

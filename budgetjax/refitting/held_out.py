@@ -33,10 +33,6 @@ FOLDS = 5
 MANY = 10_000
 # Up to this many examples, all folds judge; beyond, one fold suffices.
 FEW = 2000
-# A larger penalty is preferred if its error exceeds the best by at most this many
-# standard deviations: with few rows differences say little, and a small penalty
-# underfits.
-LEEWAY = 0.3
 # The penalty of a refit, where one is not chosen.
 PENALTY = 10.0
 # Up to this many examples, which may be noisy, estimators choose among these penalties.
@@ -76,21 +72,13 @@ class Fold(NamedTuple):
         learn, held = deal(self.problem, 0, FOLDS * -(-number // MANY))
         return self._replace(learn=learn, held=held)
 
-    def errors(
-        self, scores_of: Scores
-    ) -> tuple[Float[np.ndarray, " models"], Float[np.ndarray, "models models"]]:
-        """The mistakes, or for regression the losses, of one or more models.
+    def errors(self, scores_of: Scores) -> Float[np.ndarray, " models"]:
+        """The mistakes, or for regression the losses, of one or more models."""
 
-        The second result sums the products of the errors of two models, for `chance`.
-        """
+        def sums(block: Block) -> Float[np.ndarray, " models"]:
+            return block.weights.astype(np.float64) @ self._mistakes(block, scores_of)
 
-        def sums(block: Block) -> Float[np.ndarray, "rows models"]:
-            weights = block.weights.astype(np.float64)[:, None]
-            each = weights * self._mistakes(block, scores_of)
-            return np.vstack([np.sum(each, axis=0), each.T @ each])
-
-        found = training_data.total(self.held(), sums)
-        return found[0], found[1:]
+        return training_data.total(self.held(), sums)
 
     def each_error(self, scores_of: Scores) -> Float[np.ndarray, " held"]:
         """The weighted mistake or loss of one model on every example."""
@@ -103,7 +91,7 @@ class Fold(NamedTuple):
 
     def prefers(self, old: Scores, new: Scores) -> bool:
         """Whether the new model has a smaller error than the old one."""
-        before, after = (self.errors(one)[0][0] for one in (old, new))
+        before, after = (self.errors(one)[0] for one in (old, new))
         return bool(after < before)
 
     def _mistakes(
@@ -247,14 +235,6 @@ def replay(
             state, *given, weight=counts, block_size=driver.PLAIN_SCAN
         )
     return state
-
-
-def chance(
-    products: Float[np.ndarray, "models models"], one: int
-) -> Float[np.ndarray, " models"]:
-    """The standard deviation of each error's difference from that of one model."""
-    squares = np.diagonal(products)
-    return np.sqrt(np.maximum(squares + squares[one] - 2 * products[one], 0))
 
 
 def fit_calibration(judged: Iterable[Judged]) -> float:

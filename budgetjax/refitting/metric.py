@@ -312,9 +312,9 @@ def try_metric(problem: Problem, fold: Fold, penalty: float, passes: int) -> Tri
 
     def judge(parameters: PyTree) -> tuple[float, PyTree]:
         """The error on the held-out examples, and the smoothing that it asks for."""
-        errors, _ = fold.errors(functools.partial(_scores, parameters, fixed))
-        smoothing = kind(min(MOST_SMOOTHING, SMOOTHING * errors[0] / held))
-        return float(errors[0]), (*fixed[:-1], smoothing)
+        (errors,) = fold.errors(functools.partial(_scores, parameters, fixed))
+        smoothing = kind(min(MOST_SMOOTHING, SMOOTHING * errors / held))
+        return float(errors), (*fixed[:-1], smoothing)
 
     learned, best = steps(start, fixed, blocks=fold.learn, epochs=epochs, judge=judge)
 

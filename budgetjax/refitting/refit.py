@@ -123,11 +123,10 @@ def refit(
         solved in units of the deviation of the targets, so units do not matter.
       penalty: C, or several to choose from. All are solved on four fifths of the
         examples. The penalty with the fewest mistakes on the others, or for regression
-        the least loss, is solved again on all examples; among penalties that chance may
-        separate, the largest is chosen. With up to 2,000 examples, each is held out
-        once, in five folds. The models that choose have their own support vectors, from
-        a stream of at most 8,192 of the four fifths. 10 is close to the best for clean
-        labels; noise needs less.
+        the least loss, is solved again on all examples; of equals it is the largest.
+        With up to 2,000 examples, each is held out once, in five folds. The models that
+        choose have their own support vectors, from a stream of at most 8,192 of the
+        four fifths. 10 is close to the best for clean labels; noise needs less.
       move_vectors: move the support vectors too, by steps of Adam on the same
         objective, which helps most for small budgets. Learning a metric moves them in
         any case.
