@@ -430,6 +430,7 @@ def test_several_targets_are_those_of_the_estimator(end, at):
     X, _ = data()
     Y = np.stack([1000 + X[:, 0], (X[:, 0] * X[:, 1]).round(4)], axis=1)
     given = "--regression --learn-metric no --penalty 10 --budget 10"
+    given += " --maintenance remove-smallest"
     more = {"north": Y[:, 0], "east": Y[:, 1]}
     write_csv("two.csv", X, None, **more)
     np.save("two.npy", X)
@@ -437,6 +438,7 @@ def test_several_targets_are_those_of_the_estimator(end, at):
     both = "--target north --target east" if end == "csv" else "--target two-y.npy"
     said, model = train(f"two.{end}", f"{given} {both}")
     choice = {"penalty": 10.0, "random_state": 0, "learn_metric": False, "budget": 10}
+    choice |= {"maintenance": "remove_smallest"}
     estimator = estimators.BudgetedKernelRegressor(**choice).fit(X, Y)
     found = model.predict(X)
     np.testing.assert_array_equal(found, estimator.predict(X))
@@ -462,7 +464,8 @@ def test_intervals_of_several_targets_are_named(at):
     X, _ = data()
     write_csv("two.csv", X, None, north=X[:, 0], east=X[:, 1] ** 2)
     both = "--target north --target east"
-    _, model = train("two.csv", f"--regression --learn-metric no --budget 10 {both}")
+    plain = "--learn-metric no --budget 10 --maintenance remove-smallest"
+    _, model = train("two.csv", f"--regression {plain} {both}")
     _, (header, *lines) = predicted("two.csv", "--interval 0.9")
     assert header == "north,north_low,north_high,east,east_low,east_high"
     table = np.array([line.split(",") for line in lines], float).reshape(-1, 2, 3)
@@ -577,7 +580,7 @@ def counted(monkeypatch):
 
 def test_a_small_file_is_read_once(at, monkeypatch):
     reads = counted(monkeypatch)
-    train("train.csv", "--budget 10 --maintenance remove-smallest --epochs 2")
+    train("train.csv", f"{PLAIN} --epochs 2")
     assert len(reads) == 1
 
 
@@ -872,7 +875,8 @@ def test_texts_are_categories_and_gaps_have_a_code(at):
     a = pa.array(X[:, 0], mask=random.random(N) < 0.2)
     rows = pa.table({"colour": colour, "a": a})
     pa.csv.write_csv(rows.append_column("kind", pa.array(y)), at / "odd.csv")
-    said, model = train("odd.csv", "--budget 10 --test odd.csv")
+    plain = "--budget 10 --maintenance remove-smallest --learn-metric no"
+    said, model = train("odd.csv", f"{plain} --test odd.csv")
     assert said["data"] == "odd.csv, 2 features"
     assert model.model.categories == {"colour": ("blue", "green", "red")}
     scores, labels = model.decision_function(rows), model.predict(rows).tolist()
@@ -894,7 +898,7 @@ def test_texts_are_categories_and_gaps_have_a_code(at):
         "trained on, got one without 'colour'\n"
     )
     # Without the estimator's choice, by a stream and by a solver.
-    for more in ("--no-refit", "--learner dcd"):
+    for more in (f"{plain} --no-refit", "--learner dcd"):
         said, model = train("odd.csv", more)
         assert said["columns"]
         assert bj.TableModel.of(model).scaling.num_codes >= 5

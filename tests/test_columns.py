@@ -11,7 +11,7 @@ from budgetjax.estimators import BudgetedKernelClassifier
 
 pandas = pytest.importorskip("pandas")
 pytest.importorskip("pyarrow")
-pytestmark = pytest.mark.usefixtures("few_passes")
+pytestmark = pytest.mark.usefixtures("plain_loops", "few_passes")
 N = 160
 RANDOM = np.random.default_rng(0)
 SIZE, PLACE = RANDOM.normal(size=N), np.arange(N) % 3
@@ -30,12 +30,16 @@ COLUMNS = {
 }
 
 
+# Which columns there are, and what they say, does not depend on a metric.
+PLAIN = {"learn_metric": False, "random_state": 0}
+
+
 def by_fit(X, y, new, folder):
-    return BudgetedKernelClassifier(10, random_state=0).fit(X, y).predict(new)
+    return BudgetedKernelClassifier(10, **PLAIN).fit(X, y).predict(new)
 
 
 def by_partial_fit(X, y, new, folder):
-    model = BudgetedKernelClassifier(10, random_state=0)
+    model = BudgetedKernelClassifier(10, **PLAIN)
     return model.partial_fit(X, y, classes=[False, True]).predict(new)
 
 
@@ -92,7 +96,7 @@ DOORS = {
     "fit_stream with an encoding": by_stream,
     "fit_stream": by_bare_stream,
     "rows of river": by_river,
-    "train": train("--budget", "10"),
+    "train": train("--budget", "10", "--learn-metric", "no"),
     "train --no-refit": train("--budget", "10", "--no-refit"),
     "train --learner smo": train("--learner", "smo"),
     "train --encode no": train("--budget", "10", "--encode", "no", "--no-refit"),

@@ -1,5 +1,6 @@
 """What is exported predicts the same, where budgetjax cannot be imported."""
 
+import functools
 import json
 import os
 import subprocess
@@ -12,6 +13,7 @@ import numpy as np
 import onnxruntime
 import pytest
 import registry
+from marks import pairs
 from sklearn.decomposition import PCA
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -23,7 +25,7 @@ from budgetjax.exporting.predictor import outputs, predictor
 from budgetjax.refitting import calibration
 from budgetjax.tables import scaling
 
-pytestmark = pytest.mark.usefixtures("few_passes")
+pytestmark = pytest.mark.usefixtures("plain_loops", "few_passes")
 
 # Raw rows: far from 0, on scales of their own; and times that float32 rounds off.
 RAW = (1000 + X * np.array([4.0, 30.0])).astype(np.float32)
@@ -293,7 +295,7 @@ class Halves(bj.Model):
 # What knows how far targets lie from its predictions.
 SURE = {
     "the default": fitted,
-    "outputs": lambda: fitted(2, encode=False),
+    "outputs": lambda: fitted(2, encode=False, learn_metric=False),
     "a tracker": lambda: fitted(learner=bj.KRLST(), refit=False),
     "a tracker of outputs": lambda: fitted(2, learner=bj.KRLST(), refit=False),
     "a stream": lambda: calibrated(of_values(bj.SGD())),
@@ -318,27 +320,31 @@ def results(path, rows):
     return program.call(rows)
 
 
-def check_deviations(folder, model, variances, suffixes=(".onnx", ".stablehlo")):
+def check_deviations(folder, model, variances, suffix):
     *_, rows = sine()
-    for suffix in suffixes:
-        bj.export(path := folder / f"model{suffix}", model)
-        plain = results(path, rows)
-        assert list(plain) == ["variable"]
-        bj.export(path, model, deviation=True)
-        found = results(path, rows)
-        assert set(found) == {"variable", "deviation"}
-        assert found["deviation"].shape == found["variable"].shape
-        np.testing.assert_allclose(found["deviation"], np.sqrt(variances), rtol=1e-3)
-        size = np.max(np.abs(plain["variable"]), axis=0)
-        away = np.abs(found["variable"] - plain["variable"])
-        assert np.all(away <= 1e-4 * size)
+    bj.export(path := folder / f"model{suffix}", model)
+    plain = results(path, rows)
+    assert list(plain) == ["variable"]
+    bj.export(path, model, deviation=True)
+    found = results(path, rows)
+    assert set(found) == {"variable", "deviation"}
+    assert found["deviation"].shape == found["variable"].shape
+    np.testing.assert_allclose(found["deviation"], np.sqrt(variances), rtol=1e-3)
+    size = np.max(np.abs(plain["variable"]), axis=0)
+    away = np.abs(found["variable"] - plain["variable"])
+    assert np.all(away <= 1e-4 * size)
     return found["deviation"]
 
 
-@pytest.mark.parametrize("name", SURE)
-def test_a_regressor_says_how_sure_it_is(tmp_path, name):
-    model = SURE[name]()
-    found = check_deviations(tmp_path, model, bj.variance(model, sine()[2]))
+@functools.cache
+def sure(name):
+    return SURE[name]()
+
+
+@pytest.mark.parametrize(("name", "suffix"), pairs(SURE, [".onnx", ".stablehlo"]))
+def test_a_regressor_says_how_sure_it_is(tmp_path, name, suffix):
+    model = sure(name)
+    found = check_deviations(tmp_path, model, bj.variance(model, sine()[2]), suffix)
     if name in ("the default", "outputs", "a tracker", "a stream"):
         near, far = np.split(found, 2)
         assert np.all(np.mean(far, axis=0) > 1.2 * np.mean(near, axis=0))
@@ -346,15 +352,16 @@ def test_a_regressor_says_how_sure_it_is(tmp_path, name):
 
 def test_deviations_after_a_scaler_and_of_a_mixture(tmp_path):
     rows, y, far = sine()
-    estimator = BudgetedKernelRegressor(20, random_state=0)
+    given = {"encode": 0, "learn_metric": False, "random_state": 0}
+    estimator = BudgetedKernelRegressor(20, **given)
     model = make_pipeline(StandardScaler(), estimator).fit(rows, y)
     variances = bj.variance(model[-1], model[:-1].transform(far))
-    check_deviations(tmp_path, model, variances)
+    check_deviations(tmp_path, model, variances, ".onnx")
     # ONNX has no loop over experts.
     mixture = bj.Mixture().init(num_features=2, budget=5)
     mixture, _ = bj.run(mixture, rows, y)
     variances = bj.variance(mixture, far)
-    check_deviations(tmp_path, mixture, variances, [".stablehlo"])
+    check_deviations(tmp_path, mixture, variances, ".stablehlo")
 
 
 @pytest.mark.parametrize(
@@ -589,6 +596,7 @@ def test_what_is_exported_has_the_link_of_its_model():
     rows = random.normal(size=(60, 2)).astype(np.float32)
     y = random.poisson(np.exp(rows[:, 0]))
     given = {"loss": "poisson", "gamma": 0.5, "encode": False, "penalty": 1.0}
+    given |= {"learn_metric": False, "maintenance": "remove_oldest"}
     fitted = BudgetedKernelRegressor(10, random_state=0, **given).fit(rows, y)
     found = outputs(predictor(fitted), jnp.asarray(rows))["variable"]
     assert np.all(found > 0)

@@ -6,6 +6,7 @@ import pickle
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from marks import slow
 from river.conf import Interval
 
 import budgetjax as bj
@@ -65,7 +66,7 @@ def test_experts_have_multiples_of_the_usual_gamma(fitted):
     np.testing.assert_allclose(np.unique(gamma / usual), [1 / 64, 1 / 8, 0.5, 2], 1e-4)
 
 
-@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("classes", [3, *slow(2)])
 def test_a_classifier(classes):
     X, y = rows(400)
     labels = np.digitize(y, [500] if classes == 2 else [460, 540]).astype(str)

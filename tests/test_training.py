@@ -18,12 +18,14 @@ from budgetjax._record import fields_of
 from budgetjax.estimators import BudgetedKernelClassifier, BudgetedKernelRegressor
 from budgetjax.training import fit, sample
 
-pytestmark = pytest.mark.usefixtures("few_passes")
+pytestmark = pytest.mark.usefixtures("plain_loops", "few_passes")
 
 # Of an estimator alone: it weighs classes, has several quantiles, shows progress, and
 # draws a seed.
 OWN = {"class_weight", "quantile", "progress", "random_state"}
 QUICK = {"budget": 10, "maintenance": "remove_smallest"}
+# For what would be learned alike with a metric.
+PLAIN = QUICK | {"learn_metric": False}
 
 
 @pytest.fixture
@@ -79,7 +81,10 @@ def test_defaults_are_those_of_the_estimators(kind):
         {"encode": False, "gamma": 0.5},
         {"refit": False, "learner": bj.Perceptron()},
         {"learn_metric": False, "epochs": 2, "loss": "logistic"},
-        {"penalty": 3.0, "kernel": "laplacian", "shuffle": False},
+        {
+            **{"penalty": 3.0, "kernel": "laplacian", "shuffle": False},
+            "learn_metric": False,
+        },
     ],
     ids=str,
 )
@@ -96,9 +101,9 @@ def test_weights_and_numbers_are_those_of_the_estimator():
     X, _ = rows()
     y = 1e5 + 10 * X[:, 0]
     weight = np.arange(len(y)) % 4 * 2.5
-    recipe = bj.Recipe(**QUICK, regression=True, loss="huber", seed=2)
+    recipe = bj.Recipe(**PLAIN, regression=True, loss="huber", seed=2)
     model = bj.train(recipe, batches(X, y, weight))
-    other = BudgetedKernelRegressor(**QUICK, loss="huber", random_state=2)
+    other = BudgetedKernelRegressor(**PLAIN, loss="huber", random_state=2)
     check_same(model.model, other.fit(X, y, weight).model_)
     # In squares of the targets' unit.
     assert model.error == pytest.approx(np.var(y), rel=1)
@@ -108,23 +113,23 @@ def test_weights_and_numbers_are_those_of_the_estimator():
 def test_several_targets_are_those_of_the_estimator(outputs):
     X, _ = rows()
     y = np.stack([1e3 + X[:, 0], 5 * X[:, 1] ** 2], axis=1)[:, :outputs]
-    recipe = bj.Recipe(**QUICK, regression=True)
+    recipe = bj.Recipe(**PLAIN, regression=True)
     model = bj.train(recipe, batches(X, y))
-    other = BudgetedKernelRegressor(**QUICK, random_state=0).fit(X, y)
+    other = BudgetedKernelRegressor(**PLAIN, random_state=0).fit(X, y)
     check_same(model.model, other.model_)
     assert model.predict(X).shape == (300, 2)[:outputs]
 
 
 def test_a_long_source_has_several_targets(small):
-    X, _ = rows(1200)
+    X, _ = rows(600)
     y = np.stack([X[:, 0], np.sin(2 * X[:, 1]) + 50], axis=1)
-    weight = np.where(np.arange(1200) % 3 > 0, 4.0, 0.0)
-    given = bj.Recipe(budget=30, regression=True)
+    weight = np.where(np.arange(600) % 3 > 0, 4.0, 0.0)
+    given = bj.Recipe(budget=30, regression=True, learn_metric=False)
     for recipe, least in ((given, 0.9), (given._replace(refit=False), 0.5)):
         model = bj.train(recipe, batches(X, y, weight))
         errors = np.mean(np.square(model.predict(X) - y), axis=0)
         assert np.all(1 - errors / np.var(y, axis=0) > least)
-        assert model.num_rows == 800
+        assert model.num_rows == 400
 
 
 def test_a_given_penalty_is_for_weights_as_they_are():
@@ -132,7 +137,7 @@ def test_a_given_penalty_is_for_weights_as_they_are():
     weight = np.random.default_rng(1).uniform(1, 2, len(y))
     found = []
     for penalty, times in ((8.0, 1), (1.0, 8), (1.0, 1)):
-        recipe = bj.Recipe(**QUICK, penalty=penalty, learn_metric=False)
+        recipe = bj.Recipe(**PLAIN, penalty=penalty)
         model = bj.train(recipe, batches(X, y, times * weight))
         found.append(bj.decision_function(model, X))
     size = np.max(np.abs(found[0]))
@@ -145,8 +150,8 @@ def test_names_and_gaps_are_those_of_the_estimator():
     frame = pandas.DataFrame(X, columns=["a", "b", "c"])
     frame["kind"] = np.where(X[:, 2] > 0, "high", "low")
     frame.loc[::7, "a"] = np.nan
-    recipe, table = bj.Recipe(**QUICK, seed=1), pa.Table.from_pandas(frame)
-    other = BudgetedKernelClassifier(**QUICK, random_state=1).fit(frame, y)
+    recipe, table = bj.Recipe(**PLAIN, seed=1), pa.Table.from_pandas(frame)
+    other = BudgetedKernelClassifier(**PLAIN, random_state=1).fit(frame, y)
     for source in (
         [(frame, y)],
         [(table, y)],
@@ -167,7 +172,7 @@ def test_sparse_rows_are_those_of_the_estimator():
 
 def test_a_source_is_read_once_or_twice(small):
     X, y = rows()
-    recipe = bj.Recipe(**QUICK, learn_metric=False)
+    recipe = bj.Recipe(**PLAIN)
     few, many = Counted(batches(X[:200], y[:200])), Counted(batches(X, y))
     bj.train(recipe, few)
     bj.train(recipe._replace(refit=False), many)
@@ -189,7 +194,7 @@ def test_epochs_of_a_long_source_are_passes_over_it(small):
     [("auto", False), (False, True), *slow(("auto", True), (False, False))],
 )
 def test_a_long_source_is_learned_as_well(small, encode, regression):
-    X, y = rows(1200)
+    X, y = rows(600)
     y = np.sin(2 * X[:, 0]) + 50 if regression else y
     given = {"budget": 30, "encode": encode}
     model = bj.train(bj.Recipe(**given, regression=regression), batches(X, y))
@@ -204,7 +209,7 @@ def test_a_long_source_is_learned_as_well(small, encode, regression):
     else:
         errors = [np.mean(one.predict(test) != targets) for one in (model, other)]
         assert errors[0] < errors[1] + 0.03
-    assert model.num_rows == 1200
+    assert model.num_rows == 600
     assert model.model.class_labels is None or model.classes.tolist() == ["no", "yes"]
 
 
@@ -226,7 +231,7 @@ def test_a_long_source_has_names_and_weights(small):
 
 def test_an_interrupted_training_goes_on(small, tmp_path, monkeypatch):
     X, y = rows(600)
-    recipe, path = bj.Recipe(**QUICK, learn_metric=False), tmp_path / "checkpoint"
+    recipe, path = bj.Recipe(**PLAIN), tmp_path / "checkpoint"
     whole = bj.train(recipe, batches(X, y))
     calls = []
 
@@ -272,9 +277,9 @@ def test_a_recipe_is_in_the_file(tmp_path):
 
 def test_given_classes_are_columns(small):
     X, y = rows(150)
-    for n in (150, 600):
+    for n in (150, 300):
         X, y = rows(n)
-        recipe = bj.Recipe(**QUICK, learn_metric=False)
+        recipe = bj.Recipe(**PLAIN)
         model = bj.train(recipe, batches(X, y), classes=["yes", "no", "maybe"])
         assert model.classes.tolist() == ["yes", "no", "maybe"]
         assert np.mean(model.predict(X) == y) > 0.6

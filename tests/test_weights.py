@@ -348,9 +348,8 @@ def test_a_class_of_weight_0_decides_on_no_units():
     X, y = classes()
     far = np.append(X, 1e4 * (1 + X), axis=0)
     labels = np.append(y, np.zeros(N, int))
-    estimator = BudgetedKernelClassifier(
-        20, class_weight={0: 0.0}, penalty=1.0, random_state=0
-    )
+    given = {"learn_metric": False, "penalty": 1.0, "random_state": 0}
+    estimator = BudgetedKernelClassifier(20, class_weight={0: 0.0}, **given)
     found = estimator.fit(far, labels)
     assert found.classes_.tolist() == [-1, 0, 1]
     assert np.mean(found.predict(X) == y) > 0.8
