@@ -1,10 +1,12 @@
 """Runs of the registry's rows, in shapes that all tests share: few programs compile."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 from compare import kept
-from registry import FIXED_FEATURES, N
+from registry import FIXED_FEATURES, N, named
 
 import budgetjax as bj
 from budgetjax.online import driver, examples
@@ -75,8 +77,10 @@ def loop(row, state, X, y, weight=None):
     return jax.tree.map(lambda leaf: leaf[-1], states), scores
 
 
-def compiled_text(row, block_size=None):
-    """Of the program that other tests of the row run; it is not compiled again."""
+@functools.cache
+def compiled_text(name, block_size=None):
+    """Of the program that other tests of a row run; it is not compiled again."""
+    (row,) = named(name)
     state = row.roomy()
     given = examples.check_stream(state, *row.stream(), None)
     size = driver.block_length(block_size)

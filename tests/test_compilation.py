@@ -42,12 +42,12 @@ LEARNERS = tuple(row for row in registry.firsts() if row not in OTHERS)
 
 @functools.partial(registry.each, rows=LEARNERS)
 def test_no_copy_of_the_support_vectors_in_the_loop(row):
-    check_vectors(compiled_text(row))
+    check_vectors(compiled_text(row.name))
 
 
 @functools.partial(registry.each, rows=registry.FAMILIES)
 def test_no_copy_of_the_support_vectors_in_the_plain_scan(row):
-    check_vectors(compiled_text(row, block_size=1))
+    check_vectors(compiled_text(row.name, block_size=1))
 
 
 def check_vectors(text):
@@ -61,7 +61,7 @@ def check_vectors(text):
 
 @functools.partial(registry.each, rows=LEARNERS)
 def test_no_copy_of_the_kernel_rows_in_the_loop_over_violations(row):
-    text = compiled_text(row)
+    text = compiled_text(row.name)
     block = driver.block_length(None)
     kernel_rows = f"{block},{ROWS}"
     assert f"f32[{kernel_rows}]" in text
@@ -73,7 +73,7 @@ def test_no_copy_of_the_kernel_rows_in_the_loop_over_violations(row):
 )
 @functools.partial(registry.each, rows=LEARNERS)
 def test_no_copy_of_a_matrix_of_pairs_in_the_loop_over_violations(row):
-    assert copies_in_loops(compiled_text(row), f"{ROWS},{ROWS}") == []
+    assert copies_in_loops(compiled_text(row.name), f"{ROWS},{ROWS}") == []
 
 
 def test_a_copy_in_a_loop_is_found():

@@ -64,7 +64,7 @@ def sizes(row):
     sweep = functools.partial(bj.sweep, devices=jax.devices()[:1])
     swept = jax.jit(sweep).lower(jax.eval_shape(states, np.ones(2, np.float32)), X, y)
     return {
-        "run": instructions(runs.compiled_text(row)),
+        "run": instructions(runs.compiled_text(row.name)),
         "step": instructions(step.compile().as_text()),
         "sweep": instructions(swept.compile().as_text()),
     }

@@ -570,13 +570,18 @@ def test_one_definition_is_a_kernel(own, made):
 
 
 def test_points_of_every_dtype_have_kernel_values_of_it(double):
+    # In one program.
+    @jax.jit
+    def values(X):
+        kernel, same = ByPoints(0.3), bj.RBF(0.3, exact=True)
+        return kernel.gram(X, X), kernel.diag(X), same.gram(X, X)
+
     for dtype in (jnp.float16, jnp.bfloat16, jnp.float32, jnp.float64):
-        X = jnp.asarray(points(N, 1), dtype)
-        kernel = ByPoints(0.3)
-        assert kernel.gram(X, X).dtype == kernel.diag(X).dtype == dtype
+        gram, diag, expected = values(points(N, 1).astype(dtype))
+        assert gram.dtype == diag.dtype == dtype
         np.testing.assert_allclose(
-            kernel.gram(X, X).astype(float),
-            bj.RBF(0.3, exact=True).gram(X, X).astype(float),
+            np.asarray(gram, float),
+            np.asarray(expected, float),
             rtol=8 * float(jnp.finfo(dtype).eps),
             atol=8 * float(jnp.finfo(dtype).eps),
         )
@@ -609,7 +614,7 @@ def test_a_model_of_a_kernel_of_your_own_is_that_of_the_same_kernel(own, tmp_pat
     for kernel in (own(0.3), bj.RBF(0.3, exact=True)):
         shape = {"num_features": D, "budget": 8, "maintenance": bj.Project()}
         state = bj.PassiveAggressive().init(kernel, **shape)
-        state, before = bj.run(state, X, y)
+        state, before = bj.run(state, X, y, block_size=1)
         refitted = bj.refit(state, X, y, penalty=1.0)
         solution = bj.solve(bj.SMO(kernel, penalty=1.0), X, y)
         bj.save(tmp_path / "model", solution.model)

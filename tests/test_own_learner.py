@@ -1,6 +1,7 @@
 """A learner that the package does not know: ten lines, and every door is open."""
 
 import copy
+import functools
 import pickle
 import sys
 import types
@@ -11,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from compare import same
+from refusals import refused
 
 import budgetjax as bj
 from budgetjax import _record, online
@@ -103,16 +105,13 @@ def test_fields_are_checked_and_bound():
 
 
 def test_what_it_does_not_take_is_refused():
-    for given, says in (
-        ({"num_outputs": 2}, "num_outputs must be 1, as Fading takes none, got 2"),
-        (
-            {"num_classes": None},
-            "num_classes must be a number, as Fading learns labels",
-        ),
-        ({"vectors": X[:3]}, "vectors must be None, as Fading takes none"),
+    for name, value, expected, got in (
+        ("num_outputs", 2, "1", "2"),
+        ("num_classes", None, "a number", "None"),
+        ("vectors", X[:3], "None", ""),
     ):
-        with pytest.raises(ValueError, match=f"^Fading.init: {says}"):
-            empty(**given)
+        call = functools.partial(empty, **{name: value})
+        refused(call, name, expected, got, "Fading.init")
 
 
 def test_new_numbers_compile_nothing():
@@ -180,10 +179,8 @@ def test_files_and_the_names_in_them(tmp_path, registered):
     # One of this name is known; the same class may be registered again.
     assert bj.register(Fading) is Fading
     other = type("Pegasos", (bj.Learner,), {})
-    with pytest.raises(ValueError, match="the name 'pegasos' must be free"):
-        bj.register(other)
-    with pytest.raises(ValueError, match="own must be"):
-        bj.register(Fading())
+    refused(lambda: bj.register(other), "the name 'pegasos'", "be free")
+    refused(lambda: bj.register(Fading()), "own")
 
 
 def test_a_file_of_a_class_that_is_not_registered_needs_like(tmp_path):
@@ -257,20 +254,22 @@ def test_another_learner_goes_on_with_what_is_remembered():
 
 
 @pytest.mark.parametrize(
-    ("learner", "says"),
+    ("learner", "expected", "got"),
     [
-        (bj.Perceptron(), "learner must remember what Fading, .* got Perceptron"),
-        (Shifting(), "learner must remember what Fading, that of the state"),
-        (Fading, "learner must be one such as"),
-        ("fading", "learner must be one such as"),
-        (None, "learner must be one such as"),
+        (bj.Perceptron(), "remember what Fading", "Perceptron"),
+        (Shifting(), "remember what Fading", "Shifting"),
+        (Fading, "be one", "Fading"),
+        ("fading", "be one", "fading"),
+        (None, "be one", "None"),
     ],
     ids=str,
 )
 @pytest.mark.usefixtures("as_installed")
-def test_a_learner_that_does_not_fit_a_state_is_refused(learner, says):
-    with pytest.raises(ValueError, match=f"^with_learner: {says}"):
-        bj.with_learner(empty(), learner)
+def test_a_learner_that_does_not_fit_a_state_is_refused(learner, expected, got):
+    refused(
+        lambda: bj.with_learner(empty(), learner),
+        *("learner", expected, got, "with_learner"),
+    )
 
 
 def test_what_is_remembered_under_another_name_is_something_else():
@@ -279,13 +278,14 @@ def test_what_is_remembered_under_another_name_is_something_else():
             return state._replace(memory={"sum": jnp.zeros((), state.dtype)})
 
     state = Summing().init(bj.RBF(1.0), **SIZES)
-    with pytest.raises(ValueError, match="learner must remember what"):
-        bj.with_learner(state, Fading())
+    refused(lambda: bj.with_learner(state, Fading()), "learner", "remember what")
     # A Perceptron remembers nothing.
     plain = bj.Perceptron().init(bj.RBF(1.0), **SIZES)
     for learner in (Fading(), Summing()):
-        with pytest.raises(ValueError, match=r"must remember what Perceptron"):
-            bj.with_learner(plain, learner)
+        refused(
+            functools.partial(bj.with_learner, plain, learner),
+            *("learner", "remember what Perceptron", type(learner).__name__),
+        )
 
 
 def test_a_learner_must_take_the_classes_and_averages_of_a_state():
@@ -296,21 +296,17 @@ def test_a_learner_must_take_the_classes_and_averages_of_a_state():
         (several, bj.ALMA(), "average"),
         (real, bj.Perceptron(), "num_outputs"),
     ):
-        with pytest.raises(ValueError, match=f"learner must take {name}, as the state"):
-            bj.with_learner(state, learner)
+        call = functools.partial(bj.with_learner, state, learner)
+        refused(call, "learner", f"take {name}")
     assert isinstance(bj.with_learner(several, bj.PassiveAggressive()), bj.State)
 
 
 def test_fields_of_a_state_change_by_functions_that_renew_what_depends_on_them():
     state = empty()
-    with pytest.raises(
-        ValueError, match=r"by budgetjax.with_learner\(state, learner\)"
-    ):
-        state._replace(learner=Fading())
-    with pytest.raises(ValueError, match=r"by budgetjax.with_kernel\(state, kernel\)"):
-        state._replace(kernel=bj.RBF(2.0))
-    with pytest.raises(ValueError, match=r"the fields of State must be .*, got rate"):
-        state._replace(rate=1.0)
+    replace = state._replace
+    refused(lambda: replace(learner=Fading()), "learner", "budgetjax.with_learner(")
+    refused(lambda: replace(kernel=bj.RBF(2.0)), "kernel", "budgetjax.with_kernel(")
+    refused(lambda: replace(rate=1.0), "the fields of State", got="rate", function="")
     with pytest.raises(AttributeError):
         state.learner.rate = 0.3
 
@@ -361,14 +357,14 @@ def first_coefficient(state):
 def test_a_class_that_is_defined_again(notebook):
     old = bj.register(notebook(1.0).Stepping)
     state = old().init(bj.RBF(1.0), **SIZES)
+    roomy = old().init(bj.RBF(1.0), **SIZES, capacity=SIZES["budget"] + 1)
     assert first_coefficient(state) == 0.5
     pickled = pickle.dumps(state)
     new = bj.register(notebook(3.0).Stepping)
     assert new is not old
     # A state keeps the code that it was made with, also where that compiles anew.
     assert first_coefficient(state) == 0.5
-    jax.clear_caches()
-    assert first_coefficient(state) == 0.5
+    assert first_coefficient(roomy) == 0.5
     assert first_coefficient(new().init(bj.RBF(1.0), **SIZES)) == 1.5
     moved = bj.with_learner(bj.step(state, X[1], 1), new(rate=0.25))
     assert type(moved.learner) is new

@@ -32,7 +32,7 @@ from budgetjax.registry import learner_classes, name_of
 
 # Data of one length, and models of one capacity: a learner's cases with data of one
 # kind share a program.
-ROUNDS = 400
+ROUNDS = 250
 RIDGED = {"ridge": 1e-3}
 CAPACITY = 50
 
@@ -260,7 +260,7 @@ def _cases():
     yield with_pegasos("any-signs", "parity", "merge-any")
     yield with_pegasos("best", "parity", "project-best", **slow)
     yield with_pegasos("best-pair", "digits", "best-pair", **slow)
-    average = {"ours": {"average": 200}, "theirs": {"average_from": 200}}
+    average = {"ours": {"average": 120}, "theirs": {"average_from": 120}}
     yield with_pegasos("average", "digits", "merge", **average)
     yield with_pegasos("weights", "banana", "merge", weighted=True, budget=50)
     yield case("weights", bj.Forgetron, "banana", weighted=True, budget=50)
@@ -270,7 +270,7 @@ def _cases():
 
     def schedule(count):
         # Powers of two: other schedules are rounded otherwise by another program.
-        return jnp.where(count < 150, 0.5, jnp.where(count < 300, 0.25, 0.125))
+        return jnp.where(count < 90, 0.5, jnp.where(count < 180, 0.25, 0.125))
 
     def descent(name, data, strategy, loss, gradient, rate=0.3, **more):
         theirs = {"gradient": gradient, "learning_rate": lambda t: rate}

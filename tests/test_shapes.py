@@ -11,7 +11,10 @@ import pytest
 
 @pytest.fixture
 def checked(request):
-    """A second copy of the package, every function of which is checked when called."""
+    """A second copy of the package, every function of which is checked when called.
+
+    Of the modules that a test needs: each is read and made again.
+    """
     if request.config.getoption("jaxtyping_packages"):
         pytest.skip("the first copy is checked, in all tests")
 
@@ -20,14 +23,18 @@ def checked(request):
 
     before = {name: sys.modules.pop(name) for name in of_package()}
     with jaxtyping.install_import_hook("budgetjax", "beartype.beartype"):
-        package = importlib.import_module("budgetjax")
-        for module in pkgutil.walk_packages(package.__path__, "budgetjax."):
-            if not module.name.endswith("__main__"):
-                importlib.import_module(module.name)
-        yield package
+        yield importlib.import_module("budgetjax")
     for name in of_package():
         del sys.modules[name]
     sys.modules.update(before)
+
+
+@pytest.mark.slow
+def test_every_module_can_be_checked(checked):
+    """And shapes of all functions are written as the checker reads them."""
+    for module in pkgutil.walk_packages(checked.__path__, "budgetjax."):
+        if not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
 
 
 def test_shapes_are_as_written(checked):

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import registry
+import runs
 
 import budgetjax as bj
 from budgetjax.online.span import Span
@@ -36,8 +37,10 @@ def spans(tree):
 
 @functools.partial(registry.each, rows=registry.named(*NAMES))
 def test_everything_in_a_state_is_of_its_kernel(row, double):
-    X, y = row.stream(30)
-    state, _ = bj.run(row.init(dtype=jnp.float64), X, y, block_size=1)
+    X, y = row.stream()
+    # The start that other tests of the row have, and their program.
+    learn = functools.partial(runs.loop, row, X=X, y=y)
+    state = jax.tree.map(jnp.asarray, learn(runs.exact(row))[0])
     kernel = other_kernel(row.kernel)
     new = jax.jit(bj.with_kernel)(state, kernel)
     support = bj.support(state)
@@ -57,7 +60,6 @@ def test_everything_in_a_state_is_of_its_kernel(row, double):
         ratio = np.where(shown == 0, 1, shown / whole)[kept][:, kept]
         np.testing.assert_allclose(ratio, 1, atol=2e-3)
     # Another kernel and back learns as before.
-    learn = functools.partial(bj.run, X=X, y=y, block_size=1)
     _, back = learn(bj.with_kernel(new, row.kernel))
     _, expected = learn(bj.with_kernel(state, row.kernel))
     np.testing.assert_allclose(back, expected, rtol=1e-6, atol=1e-6)
@@ -72,14 +74,10 @@ def test_learning_goes_on_with_the_new_kernel(learner, more):
     """As well as with a state whose kernel was the new one from the start."""
     X, y = bj.datasets.checkerboard(1600, seed=0)
 
-    @jax.jit
-    def learn(state, gamma):
-        state, _ = bj.run(state, X[:800], y[:800])
-        state = bj.with_kernel(state, bj.RBF(gamma))
-        return bj.run(state, X[800:], y[800:])[1]
-
     state = learner.init(bj.RBF(6.0), num_features=2, budget=50, **more)
-    scores = learn(state, jnp.float32(8.0))
+    state, _ = bj.run(state, X[:800], y[:800])
+    state = jax.jit(bj.with_kernel)(state, bj.RBF(jnp.float32(8.0)))
+    _, scores = bj.run(state, X[800:], y[800:])
     assert np.mean(np.sign(scores[400:]) == y[1200:]) > 0.85
 
 
