@@ -177,7 +177,7 @@ def pytest_runtest_call(item):
 
 # Every compiled program takes memory maps, some 20 as one piece, of which a process may
 # have some 65,000: enough for 3,000 programs.
-PROGRAMS_TO_A_CLEARING = 1500
+PROGRAMS_TO_A_CLEARING = 2000
 compiled = []
 
 
