@@ -55,6 +55,14 @@ def test_names_are_numbers_of_categories():
     assert categories.to_numbers(other, found).to_numpy().tolist() == [[0.0, 4.0, 2.0]]
 
 
+def test_an_encoding_of_a_data_frame_has_a_code_per_name():
+    found = bj.encoding.fit(frame()[0])
+    assert [found.edges(column).tolist() for column in (1, 2)] == [
+        [0, 1, 2, 3],
+        [0, 1, 2],
+    ]
+
+
 def test_rare_names_are_as_unseen_ones():
     names = [f"{i:03}" for i in range(categories.MOST_CATEGORIES)] * 2 + ["rare"]
     X = pandas.DataFrame({"name": names})

@@ -124,3 +124,11 @@ def test_an_estimator_does_not_see_rows_of_weight_0():
     expected = model.fit(X[kept]).decision_function(X)
     found = model.fit(garbage, sample_weight=kept).decision_function(X)
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_weights_decide_which_share_an_estimator_leaves_out():
+    X = points()
+    weight = np.where(np.linalg.norm(X, axis=1) > 1.5, 20.0, 1.0)
+    model = BudgetedOneClass(BUDGET, rate=0.2, random_state=0)
+    found = model.fit(X, sample_weight=weight).decision_function(X)
+    assert np.average(found < 0, weights=weight) < 0.2

@@ -80,6 +80,17 @@ def test_is_run_on_parts_of_one_length(name):
     identical(model.state, state)
 
 
+def test_the_error_of_several_targets_is_their_mean():
+    row = LEARNERS["regression"]
+    X, y = row.stream(N)
+    both = np.stack([y, 2 * y[::-1]], axis=1)
+    state = row.init(num_outputs=2)
+    _, scores = bj.run(state, X, both)
+    model = bj.fit_stream(state, [(X, both)])
+    expected = np.mean((np.asarray(scores, np.float64) - both) ** 2)
+    np.testing.assert_allclose(model.error, expected, rtol=1e-5)
+
+
 def test_one_program_for_all_lengths_and_values():
     row = LEARNERS["multiclass"]
     row, traces = row.counted()
