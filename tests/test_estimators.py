@@ -381,18 +381,15 @@ def test_noise_has_the_confidence_that_it_deserves(form):
 
 def test_first_rows_say_together_what_gamma_is(monkeypatch):
     X, y = stream()
-    one = X[:1]
-    for cls, more, parts in (
-        (BudgetedKernelClassifier, {"classes": np.unique(y)}, (one, X[[0, 0, 0]])),
-        (BudgetedKernelRegressor, {}, (scipy.sparse.csr_array(one),)),
+    for cls, learner, more in (
+        (BudgetedKernelClassifier, bj.Perceptron(), {"classes": np.unique(y)}),
+        (BudgetedKernelRegressor, bj.SGD(), {}),
     ):
         targets = y if more else NUMBERS
-        given = {"maintenance": "remove_oldest", "refit": False, "random_state": 0}
-        new = functools.partial(
-            cls, 10, learner=bj.Perceptron() if more else bj.SGD(), **given
-        )
+        given = {"learner": learner, "maintenance": "remove_oldest", "refit": False}
+        new = functools.partial(cls, 10, random_state=0, **given)
         whole = new().partial_fit(X, targets, **more)
-        for rows in parts:
+        for rows in (X[:1], X[[0, 0, 0]], scipy.sparse.csr_array(X[:1])):
             estimator = new()
             estimator.partial_fit(rows, targets[: rows.shape[0]], **more)
             assert np.all(np.isfinite(estimator.decision_function(X)) if more else 1)
