@@ -203,6 +203,9 @@ class Record:
         super().__init_subclass__()
         if "__post_init__" in vars(cls):
             raise TypeError(f"{cls.__name__}: define `check` instead of __post_init__")
+        if "__init__" in vars(cls):
+            wanted = "declare fields, as in `rate: float = 0.1`, instead of __init__"
+            raise TypeError(f"{cls.__name__}: {wanted}")
         for given in vars(cls).keys() - inspect.get_annotations(cls).keys():
             is_number = type(vars(cls)[given]) in (int, float)
             if is_number and given.islower() and not given.startswith("_"):
