@@ -175,9 +175,11 @@ def pytest_runtest_call(item):
     return result
 
 
-# Every compiled program takes memory maps, some 20 as one piece, of which a process may
-# have some 65,000: enough for 3,000 programs.
-PROGRAMS_TO_A_CLEARING = 2000
+# Every compiled program takes memory maps, mostly 15 and at most some 20, of which a
+# process may have some 65,000. They are counted after so many programs: it takes a
+# while.
+PROGRAMS_TO_A_COUNT = 500
+MOST_MAPS = 40_000
 compiled = []
 
 
@@ -187,6 +189,15 @@ def count_program(event, duration, **more):
 
 
 jax.monitoring.register_event_duration_secs_listener(count_program)
+
+
+def num_maps():
+    """How many memory maps this process has; none are counted but on Linux."""
+    try:
+        with open("/proc/self/maps", "rb") as file:
+            return file.read().count(b"\n")
+    except OSError:
+        return 0
 
 
 # Files whose tests all share what is compiled.
@@ -206,9 +217,10 @@ def pytest_runtest_teardown(item, nextitem):
     Not between tests that share them.
     """
     last = nextitem is None or group(item.nodeid) != group(nextitem.nodeid)
-    if last and len(compiled) >= PROGRAMS_TO_A_CLEARING:
+    if last and len(compiled) >= PROGRAMS_TO_A_COUNT:
         compiled.clear()
-        jax.clear_caches()
+        if num_maps() >= MOST_MAPS:
+            jax.clear_caches()
 
 
 @pytest.hookimpl(optionalhook=True)

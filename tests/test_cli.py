@@ -1578,7 +1578,7 @@ those that are none
 $ predict python.st bare.csv -o new.txt
 bare.csv: the first line must hold the names of columns, got '1'; --no-header reads
 files without names, and a target that is one of them says that these are names
-$ train train.csv --target kind -m new.st --checkpoint test.libsvm
+$ train train.csv --target kind -m new.st --checkpoint test.libsvm --no-refit
 checkpoint: test.libsvm: must be a file of budgetjax.save, got another file, or a
 damaged one; give another path
 $ predict none.st test.csv

@@ -8,6 +8,8 @@ from sklearn.svm import SVC, SVR, OneClassSVM
 import budgetjax as bj
 from budgetjax.estimators import BudgetedKernelClassifier, SMOClassifier
 
+pytestmark = pytest.mark.usefixtures("plain_loops")
+
 
 def model_of(kernel, size=40, columns=2, seed=0):
     random = np.random.default_rng(seed)
@@ -142,7 +144,9 @@ def test_estimators():
     X, y = bj.datasets.checkerboard(300, seed=0)
     names = np.where(y > 0, "white", "black")
     for estimator in (
-        BudgetedKernelClassifier(budget=60, learner=bj.Perceptron(), refit=False),
+        BudgetedKernelClassifier(
+            60, learner=bj.Perceptron(), maintenance="remove_oldest", refit=False
+        ),
         SMOClassifier(),
     ):
         small = bj.compress(estimator.fit(X, names), 30, steps=0)

@@ -15,6 +15,7 @@ import pytest
 import registry
 
 import budgetjax as bj
+from budgetjax.online import span
 
 STEP = 1e-6
 # Factors of the kernel's numbers and the learner's, and a distance along a direction.
@@ -76,7 +77,8 @@ QUICK = registry.named("forgetron", "pegasos-merge", "projectron", "fourier-aver
 
 @functools.partial(registry.each, quick=QUICK)
 def test_derivatives_of_a_run_are_difference_quotients(row, double):
-    learn = objective(row)
+    """Also where some rows are padding."""
+    learn = objective(row, garbage=True)
     expected = quotients(learn)
 
     # One direction a call compiles in a third of the time of all of them at once, which
@@ -95,9 +97,12 @@ def reverse(learn):
 
 
 @functools.partial(
-    registry.each, rows=registry.named("projectron", "nystrom-regression")
+    registry.each,
+    rows=registry.named("projectron", "nystrom-regression"),
+    quick=(),
 )
 def test_padding_has_no_part_in_derivatives(row, double):
+    """To the last digits, in all directions at once."""
     learn = objective(row, garbage=True)
     forward, _ = jax.jit(jax.jacfwd(learn, has_aux=True))(AT)
     assert np.all(np.isfinite(forward))
@@ -126,3 +131,26 @@ def test_derivatives_of_steps_are_those_of_a_run(name, double):
     steps = jax.jit(jax.value_and_grad(by_steps))(0.5)
     np.testing.assert_allclose(runs, steps, rtol=1e-9)
     assert abs(steps[1]) > 1e-3
+
+
+@pytest.mark.parametrize("part", ["factor", "inverse root"])
+def test_derivatives_of_a_span_are_difference_quotients(part, double):
+    """A ridge is a constant, and eigenvalues may be equal."""
+    random = np.random.default_rng(0)
+    half, along = random.normal(size=(2, 4, 4))
+    gram, change = np.eye(4) + half @ half.T, along + along.T
+    if part == "factor":
+        mask = np.array([True, True, False, True])
+
+        def found(at):
+            return span.factorise(gram + at * change, mask)[1]
+    else:
+        gram = np.diag([1.0, 1.0, 2.0, 3.0])
+
+        def found(at):
+            return span._inverse_root(gram + at * change)
+
+    found = jax.jit(found)
+    _, actual = jax.jit(lambda at: jax.jvp(found, (at,), (1.0,)))(0.0)
+    expected = (found(STEP) - found(-STEP)) / (2 * STEP)
+    np.testing.assert_allclose(actual, expected, atol=1e-8)

@@ -127,12 +127,15 @@ def test_a_forgetron_that_does_not_shrink_removes_the_oldest():
 
 
 def test_projectron_without_threshold_is_the_perceptron():
-    X, y = digits(600)
-    X[300:] = X[:300]  # duplicates are no exception
-    given = {"num_classes": 10, "budget": 400}
+    X, y = digits(200)
+    X[100:] = X[:100]  # duplicates are no exception
+    given = {"num_classes": 10, "budget": 180}
     state, scores = run(bj.Projectron(threshold=0), X, y, **given)
-    other, expected = run(bj.Perceptron(), X, y, **given)
-    assert 100 < int(state.expansion.num_active) < 400
+    # No strategy is needed, and this one is traced soonest.
+    other, expected = run(
+        *(bj.Perceptron(), X, y), **given, maintenance=bj.RemoveOldest()
+    )
+    assert 100 < int(state.expansion.num_active) < 180
     np.testing.assert_allclose(scores, expected, atol=1e-4)
     np.testing.assert_array_equal(
         bj.support(state).coefficients, bj.support(other).coefficients
@@ -169,6 +172,44 @@ def test_the_span_of_moved_vectors_of_the_same_class():
         )
         unit = np.eye(len(gram))
         np.testing.assert_allclose(root @ gram @ root.T, unit, atol=1e-4)
+
+
+def test_features_of_moved_vectors():
+    """The coefficients stay, and the scores are those of the vectors' new places."""
+    X, y = parity(60)
+    kernel = bj.RBF(0.05)
+    state, _ = run(bj.Nystrom(), X, y, budget=20)
+
+    @jax.jit
+    def moved_by(state, factor):
+        moved = state.learner.with_vectors(state, factor * state.expansion.vectors)
+        return moved, bj.decision_function(moved, X)
+
+    moved, scores = moved_by(state, 0.9)
+    vectors, coefficients, mask = map(np.asarray, bj.support(moved))
+    expected = np.asarray(bj.support(state).coefficients)
+    most = np.abs(expected).max()
+    np.testing.assert_allclose(coefficients, expected, atol=5e-3 * most)
+    gram = np.asarray(jax.jit(kernel.gram)(X, vectors))[:, mask]
+    np.testing.assert_allclose(
+        scores, (gram @ coefficients[mask])[:, 0], rtol=1e-3, atol=1e-3
+    )
+    # What goes on learning are weights of features, `root` times a kernel row.
+    root, weights = (
+        np.asarray(one) for one in (moved.memory.root, moved.memory.weights)
+    )
+    np.testing.assert_allclose((root.T @ weights)[:-1], expected, atol=5e-3 * most)
+
+
+def test_a_forgetron_knows_its_norm_with_another_kernel():
+    X, y = parity(60)
+    state, _ = run(bj.Forgetron(rule="basic"), X, y, budget=20)
+    kernel = bj.RBF(0.2)
+    state = jax.jit(bj.with_kernel)(state, kernel)
+    vectors, coefficients, _ = map(np.asarray, bj.support(state))
+    gram = np.asarray(jax.jit(kernel.gram)(vectors, vectors))
+    expected = (coefficients.T @ gram @ coefficients)[0, 0]
+    np.testing.assert_allclose(state.memory.squared_norm, expected, rtol=1e-4)
 
 
 def test_multi_merge_of_two_is_merge():
@@ -217,20 +258,22 @@ def test_a_model_that_shrinks_for_long_stays_finite():
 
 
 @pytest.mark.parametrize(
-    ("learner", "budget"),
+    ("learner", "budget", "more"),
     [
-        (bj.Pegasos(), 60),
-        *slow((bj.Nystrom(), 30), (bj.Fourier(), 30), (bj.Perceptron(), 60)),
+        (bj.Pegasos(), 60, {"maintenance": bj.RemoveOldest()}),
+        *slow(
+            (bj.Nystrom(), 30, {}), (bj.Fourier(), 30, {}), (bj.Perceptron(), 60, {})
+        ),
     ],
     ids=["pegasos", "nystrom", "fourier", "perceptron"],
 )
-def test_the_average_is_that_of_the_iterates(learner, budget):
+def test_the_average_is_that_of_the_iterates(learner, budget, more):
     X, y = parity(60)
     step = jax.jit(bj.step)
     # Before its first round it is the last iterate.
     for start in (1, 40, 61):
         state = learner.init(
-            bj.RBF(0.05), num_features=64, average=start, budget=budget
+            bj.RBF(0.05), num_features=64, average=start, budget=budget, **more
         )
         iterates, one = [], state
         for x, label in zip(X, y, strict=True):
@@ -280,7 +323,7 @@ def test_given_vectors_of_nystrom():
         bj.RBF(0.05), num_features=64, budget=50, num_classes=10, vectors=centres
     )
     assert state.memory.root is not None
-    gram = np.asarray(bj.RBF(0.05).gram(centres, centres), np.float64)
+    gram = np.asarray(jax.jit(bj.RBF(0.05).gram)(centres, centres), np.float64)
     root = np.asarray(state.memory.root, np.float64)[:50, :50]
     inverse = np.linalg.inv(gram + span.RIDGE * np.eye(50))
     np.testing.assert_allclose(
@@ -323,7 +366,7 @@ def test_arow_stays_accurate_in_float32(strategy, double):
         assert eigenvalues[0] > -1e-4
         assert eigenvalues[-1] < 1 + 1e-4
         Z = np.asarray(state.expansion.vectors, np.float64)[active]
-        gram = np.asarray(bj.RBF(1.0).gram(Z, Z)) + span.RIDGE * np.eye(len(Z))
+        gram = np.asarray(jax.jit(bj.RBF(1.0).gram)(Z, Z)) + span.RIDGE * np.eye(len(Z))
         root = np.asarray(state.memory.span.root, np.float64)[block]
         np.testing.assert_allclose(root @ gram @ root.T, np.eye(len(Z)), atol=1e-2)
     assert mistakes[jnp.float32] < 1.03 * mistakes[jnp.float64]

@@ -429,3 +429,32 @@ def test_a_round_of_pegasos_is_a_kernel_a_loop(form, dtype, double):
     others, loops = hoisted(one_step, state, data)
     assert loops > draws + 4
     assert others <= draws + 1
+
+
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
+def test_a_start_from_another_penalty_is_the_best_multiple(loss, double):
+    X, y = noisy()
+    given = {"loss": loss, "augment": 1.0}
+    before = run("dcd", X, y, penalty=1.0, max_steps=30, **given).state
+    for penalty in (0.5, 20.0):
+        start, data = started("dcd", "dense", X, y, penalty=penalty, **given)
+        warm = start.solver.resume(data, before)
+        assert np.all((warm.coefficients >= 0) & (warm.coefficients <= warm.upper))
+
+        @jax.jit
+        def dual(times, warm=warm, data=data):
+            weights = times * warm.weights
+            scaled = warm._replace(
+                weights=weights, coefficients=times * warm.coefficients
+            )
+            return scaled.solver.objective(scaled, data).dual
+
+        assert dual(1.0) > dual(0.0) == 0
+        assert dual(1.0) > dual(0.99)
+        times = np.max(warm.coefficients) / np.max(before.coefficients)
+        # Up to the ratio of penalties, beyond which the coefficients have no room.
+        if penalty < 1:
+            np.testing.assert_allclose(times, penalty)
+        else:
+            assert times < 0.9 * penalty
+            assert dual(1.0) > dual(1.01)

@@ -174,3 +174,25 @@ def test_a_linear_model_of_float64_takes_rows_of_jax():
     model = LinearModel(np.ones(3), np.zeros(()))
     scores = bj.decision_function(model, jnp.ones((2, 3)))
     np.testing.assert_array_equal(scores, [3.0, 3.0])
+
+
+def test_rows_are_scaled_in_a_program_as_outside():
+    X = 3e4 + np.random.default_rng(0).normal(size=(20, 3)) * [1, 1e-2, 10]
+    known = scaling.Scaling.empty(3).updated(X)
+    found = jax.jit(known.transform)(X.astype(np.float32))
+    np.testing.assert_allclose(found, known.apply(X.astype(np.float32)), atol=1e-3)
+    with pytest.raises(ValueError, match="scaling must have values"):
+        jax.jit(lambda known: known.transform(X))(known)
+
+
+def test_rows_that_have_no_scale():
+    with pytest.raises(ValueError, match=r"^Scaling.*X must|^X must"):
+        scaling.Scaling.empty(1).updated(np.array([[1e200], [-1e200]]))
+    with pytest.raises(ValueError, match=r"X must have shape .n, num_features"):
+        bj.default_gamma(np.ones(3))
+    for rows in (np.ones((3, 2)), np.full((3, 2), np.nan)):
+        with pytest.raises(ValueError, match="X must"):
+            bj.default_gamma(rows)
+    for robust in (False, True):
+        found = scaling.centre_and_deviation(np.ones((0, 2)), robust=robust)
+        np.testing.assert_array_equal(found, np.zeros((2, 2)))

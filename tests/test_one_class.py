@@ -9,6 +9,8 @@ from reference import refit as reference
 import budgetjax as bj
 from budgetjax.estimators import BudgetedOneClass
 
+pytestmark = pytest.mark.usefixtures("plain_loops")
+
 N, BUDGET, GAMMA, PENALTY = 200, 20, 0.5, 3.0
 
 

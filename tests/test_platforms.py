@@ -14,8 +14,8 @@ from compare import FLOAT32, assert_close, assert_same, kept
 from marks import slow
 
 import budgetjax as bj
-from budgetjax import losses
-from budgetjax.online import driver, examples, sweeps
+from budgetjax import _platform, losses
+from budgetjax.online import driver, examples, slots, sweeps
 from budgetjax.refitting import metric
 
 PLATFORMS = ("cuda", "tpu")
@@ -47,6 +47,29 @@ def test_blocks_equal_the_plain_scan_in_float32(row, backend, monkeypatch):
     run = functools.partial(bj.run, block_size=8)
     # Another program than the one that is compiled already.
     assert_same(jax.jit(lambda *given: run(*given))(*given), expected, FLOAT32)
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_rows_are_written_at_once_on_a_gpu(axis, monkeypatch):
+    """A later one over an earlier; those of no slot to the last, which is arbitrary."""
+    monkeypatch.setattr(_platform, "on_cpu", lambda: False)
+    monkeypatch.setattr(_platform, "writes_whole", lambda size: False)
+    random = np.random.default_rng(0)
+    array, values = random.normal(size=(6, 5)), random.normal(size=(4, 5))
+    places = 2, int(slots.NOWHERE), 4, 2
+    expected = array.copy()
+    for place, value in zip(places, values, strict=True):
+        if place != slots.NOWHERE:
+            expected[place] = value
+
+    @jax.jit
+    def put(array, places, values):
+        array = array if axis == 0 else array.T
+        return slots.put_rows(array, places, values, axis)
+
+    found = put(array.astype(np.float32), np.int32(places), values.astype(np.float32))
+    found = found if axis == 0 else found.T
+    np.testing.assert_array_equal(found[:-1], expected[:-1].astype(np.float32))
 
 
 @pytest.mark.parametrize("backend", ["gpu", *slow("tpu")])

@@ -8,6 +8,8 @@ from matplotlib.figure import Figure
 import budgetjax as bj
 from budgetjax import plots
 
+pytestmark = pytest.mark.usefixtures("plain_loops")
+
 mpl.use("Agg")
 
 

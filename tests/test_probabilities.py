@@ -12,6 +12,8 @@ from budgetjax.refitting import calibration, held_out, training_data
 from budgetjax.refitting.problem import Problem
 from budgetjax.tables.scaling import Scaling
 
+pytestmark = pytest.mark.usefixtures("plain_loops")
+
 N = len(X)
 
 

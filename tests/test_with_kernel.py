@@ -12,6 +12,8 @@ import runs
 import budgetjax as bj
 from budgetjax.online.span import Span
 
+pytestmark = pytest.mark.usefixtures("plain_loops")
+
 NAMES = (
     *("arow-multiclass", "projectron", "projectron-same-class"),
     *("pegasos-project-multiclass", "pegasos-ball", "forgetron-basic", "alma"),
@@ -24,6 +26,12 @@ OTHER = 1.3
 def other_kernel(kernel):
     """The same kernel with other numbers."""
     return jax.tree.map(lambda leaf: leaf * OTHER, kernel)
+
+
+@jax.jit
+def gram_of(kernel, A, B):
+    """One program for a matrix, and not one for each of its operations."""
+    return kernel.gram(A, B)
 
 
 def spans(tree):
@@ -44,11 +52,12 @@ def test_everything_in_a_state_is_of_its_kernel(row, double):
     kernel = other_kernel(row.kernel)
     new = jax.jit(bj.with_kernel)(state, kernel)
     support = bj.support(state)
-    expected = kernel.gram(X.astype(float), support.vectors) @ support.coefficients
+    expected = gram_of(kernel, X.astype(float), support.vectors)
+    expected = np.asarray(expected) @ np.asarray(support.coefficients)
     scores = np.reshape(bj.decision_function(new, X), expected.shape)
     np.testing.assert_allclose(scores, expected, rtol=1e-9, atol=1e-9)
     mask = np.asarray(new.expansion.mask)
-    gram = np.asarray(kernel.gram(new.expansion.vectors, new.expansion.vectors))
+    gram = np.asarray(gram_of(kernel, *[new.expansion.vectors] * 2))
     for span in spans(new):
         per_slot = len(span.selves) // len(mask)
         kept = np.repeat(mask, per_slot)
@@ -91,7 +100,7 @@ def test_a_kernel_of_whole_rows_sees_them(double):
     assert np.any(state.expansion.origin != 0)
     kernel = bj.Polynomial(2, gamma=1e-4)
     support = bj.support(state)
-    expected = kernel.gram(X, support.vectors) @ support.coefficients
+    expected = gram_of(kernel, X, support.vectors) @ support.coefficients
     actual = bj.decision_function(bj.with_kernel(state, kernel), X)
     np.testing.assert_allclose(actual, expected[:, 0], rtol=1e-9)
 
@@ -112,13 +121,13 @@ def test_a_kernel_is_not_swapped_by_hand():
         bj.with_kernel(merging, bj.Laplacian(2.0))
     with pytest.raises(ValueError, match="with_kernel: kernel must be a kernel"):
         bj.with_kernel(merging, 2.0)
-    stacked = jax.vmap(
-        lambda gamma: bj.AROW().init(bj.RBF(gamma), num_features=2, budget=3)
-    )(jnp.array([1.0, 2.0]))
+    stacked = jax.jit(
+        jax.vmap(lambda gamma: bj.AROW().init(bj.RBF(gamma), num_features=2, budget=3))
+    )(np.float32([1, 2]))
     with pytest.raises(ValueError, match=r"use jax\.vmap over with_kernel"):
         bj.with_kernel(stacked, bj.RBF(1.0))
-    swapped = jax.vmap(lambda state, g: bj.with_kernel(state, bj.RBF(g)))(
-        stacked, jnp.array([3.0, 4.0])
+    swapped = jax.jit(jax.vmap(lambda state, g: bj.with_kernel(state, bj.RBF(g))))(
+        stacked, np.float32([3, 4])
     )
     assert swapped.kernel.gamma.tolist() == [3, 4]
 
