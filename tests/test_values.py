@@ -286,7 +286,7 @@ def test_checks_of_every_class_run_and_fields_must_be_numbers():
         type("Plain", (bj.Learner,), {"rate": 0.5, "__module__": "mine"})
     with pytest.raises(TypeError, match="define `check` instead of __post_init__"):
         type("Odd", (bj.Learner,), {"__post_init__": print, "__module__": "mine"})
-    with pytest.raises(TypeError, match="declare fields, as in .* instead of __init__"):
+    with pytest.raises(TypeError, match="declare fields, as in"):
         type("Odd", (bj.Learner,), {"__init__": print, "__module__": "mine"})
     parts = {"takes": ("seed",), "__module__": "mine"}
     kind = functools.partial(type, "Odd", (bj.Learner,), parts)
