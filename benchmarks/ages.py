@@ -14,8 +14,14 @@ Row = dict[str, Any]
 
 @functools.cache
 def described() -> dict[str, Any]:
-    """What `tables.toml` says."""
-    return tomllib.loads((HERE / "tables.toml").read_text("utf-8"))
+    """What `tables.toml` says, with the tables of all pages in one list."""
+    told = tomllib.loads((HERE / "tables.toml").read_text("utf-8"))
+    told["table"] = [
+        {"page": page, "name": name, **table}
+        for key, page in told["pages"].items()
+        for name, table in told[key].items()
+    ]
+    return told
 
 
 def git(*arguments: str) -> str | None:
@@ -45,8 +51,8 @@ def is_old(file: str, commit: str) -> bool:
 
 def subject(file: str) -> list[str]:
     """The paths of the package that decide the figures of a file."""
-    told, parts = described()["subjects"], described()["parts"]
-    names = told.get(file.removesuffix("_summary"), told["others"])
+    known = described()["files"].get(file.removesuffix("_summary"), {})
+    names, parts = known.get("of", ["budgetjax"]), described()["parts"]
     return [path for name in names for path in parts.get(name, [name])]
 
 

@@ -79,6 +79,13 @@ def shuffled(name: str) -> datasets.Dataset:
     )
 
 
+def all_rows(name: str) -> tuple[np.ndarray, np.ndarray]:
+    """The training and the test part of a set together, as they are."""
+    data = datasets.load(name, standardise=False)
+    X = np.concatenate([data.X_train, data.X_test])
+    return X, np.concatenate([data.y_train, data.y_test])
+
+
 @functools.lru_cache(1)
 def two_classes(name: str, positive: int | None) -> tuple[np.ndarray, ...]:
     """Both parts as they are, but for bytes, which are scaled to 0 to 1.
@@ -127,13 +134,12 @@ def whole_table(name: str) -> tuple[np.ndarray, np.ndarray, bool]:
         return frame(*FRAMES[name])
     if given := getattr(bundled, f"load_{name}", None):
         return (*given(return_X_y=True), name == "diabetes")
-    data = datasets.load(name, standardise=False)
-    X = np.concatenate([data.X_train, data.X_test])
-    y = np.concatenate([data.y_train, data.y_test])
-    if data.num_classes:
+    X, y = all_rows(name)
+    is_regression = datasets.load(name, standardise=False).num_classes == 0
+    if not is_regression:
         # XGBoost takes no other labels.
         y = np.unique(y, return_inverse=True)[1]
-    return X, y, data.num_classes == 0
+    return X, y, is_regression
 
 
 def frame(

@@ -30,6 +30,7 @@ import jax.numpy as jnp
 import numpy as np
 import runner
 import timing
+from models import empty
 from sklearn.kernel_approximation import Nystroem, RBFSampler
 from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.pipeline import make_pipeline
@@ -112,10 +113,8 @@ def limits(quick: bool) -> Iterator[runner.Case]:
     size = 512 if quick else 8192
 
     def rate(multiply: Callable[[], Any]) -> dict[str, float]:
-        return {"seconds": (spent := timing.median(multiply, 5)), **tera(spent)}
-
-    def tera(spent) -> dict[str, float]:
-        return {"10^12/s": 2 * size**3 / spent / 1e12}
+        spent = timing.median(multiply, 5)
+        return {"seconds": spent, "10^12/s": 2 * size**3 / spent / 1e12}
 
     def of_jax(precision) -> dict[str, float]:
         A = jax.random.normal(jax.random.key(0), (size, size))
@@ -155,44 +154,30 @@ def products(quick: bool) -> Iterator[runner.Case]:
         start = speed.empty("merge", gamma, regularization, X.shape[1], budget)
         return bj.run(start, X, y)[0]
 
+    def scores(model, X, rival) -> dict[str, float]:
+        call = functools.partial(bj.decision_function, model, X)
+        return figures(call, rival, 2 * X.size * budget)
+
     def nystroem(gamma):
         return Nystroem(gamma=gamma, n_components=budget, random_state=0)
 
     def predictions(X, y, gamma, regularization):
         model = state(X, y, gamma, regularization)
         vectors, host = np.asarray(model.expansion.vectors[:budget]), np.asarray(X)
-        return figures(
-            functools.partial(bj.decision_function, model, X),
-            lambda: rbf_kernel(host, vectors, gamma) @ np.ones(budget, np.float32),
-            2 * X.size * budget,
-        )
+        ones = np.ones(budget, np.float32)
+        return scores(model, X, lambda: rbf_kernel(host, vectors, gamma) @ ones)
 
     def fourier(X, y, gamma, _):
-        model = bj.Fourier().init(
-            bj.RBF(gamma), num_features=X.shape[1], budget=2 * budget
-        )
+        model = empty(bj.Fourier(), X, 2 * budget, gamma)
         sampler = RBFSampler(gamma=gamma, n_components=2 * budget, random_state=0)
         sampler.fit(host := np.asarray(X))
         # A pair of features, a sine and a cosine, takes one product.
-        return figures(
-            functools.partial(bj.decision_function, model, X),
-            lambda: sampler.transform(host),
-            2 * X.size * budget,
-        )
+        return scores(model, X, lambda: sampler.transform(host))
 
     def nystrom(X, y, gamma, _):
-        model = bj.Nystrom().init(
-            bj.RBF(gamma),
-            num_features=X.shape[1],
-            budget=budget,
-            vectors=X[:budget],
-        )
+        model = empty(bj.Nystrom(), X, budget, gamma, vectors=X[:budget])
         peer = nystroem(gamma).fit(host := np.asarray(X))
-        return figures(
-            functools.partial(bj.decision_function, model, X),
-            lambda: peer.transform(host),
-            2 * X.size * budget,
-        )
+        return scores(model, X, lambda: peer.transform(host))
 
     def refit(X, y, gamma, regularization, **options):
         model = state(X, y, gamma, regularization)

@@ -8,6 +8,7 @@ each list. What exists in C++ only is in `peers.py`.
 """
 
 import functools
+import importlib
 import statistics
 import time
 from collections.abc import Callable
@@ -17,15 +18,10 @@ import jax
 import numpy as np
 import optax
 from jax.tree_util import Partial
+from models import error, fit_in_parts, nystroem
 from sklearn.cluster import MiniBatchKMeans
-from sklearn.ensemble import (
-    HistGradientBoostingClassifier,
-    HistGradientBoostingRegressor,
-    RandomForestClassifier,
-    RandomForestRegressor,
-)
+from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.impute import SimpleImputer
-from sklearn.kernel_approximation import Nystroem
 from sklearn.linear_model import SGDClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -48,9 +44,14 @@ class Task(NamedTuple):
     rows: int
     seed: int = 0
 
-    def shape(self, **given: Any) -> dict[str, Any]:
-        """The arguments that every `init` takes, and those passed."""
-        return {"num_features": self.num_features, "budget": self.budget, **given}
+    def empty(self, learner: Any, kernel: Any, factor: int = 1, **given: Any) -> Any:
+        """An empty model for `factor` times the budget."""
+        shape: dict[str, Any] = {"num_features": self.num_features}
+        shape["budget"] = factor * self.budget
+        # The Forgetron has no other classes than two.
+        if not isinstance(learner, bj.Forgetron):
+            shape["num_classes"] = self.num_classes
+        return learner.init(kernel, **shape, **given)
 
     @property
     def average(self) -> int:
@@ -68,41 +69,32 @@ class Method(NamedTuple):
     largest: float = np.inf
 
 
+def online(
+    make: Callable[..., Any],
+    grid: dict[str, tuple[float, ...]] | None = None,
+    averages: bool = False,
+    seeded: bool = False,
+    limits: dict[str, Any] | None = None,
+    **given: Any,
+) -> Method:
+    """A learner, `make(**hyperparameters)`, and what its `init` takes."""
+
+    def init(kernel, task, **chosen):
+        more = {"average": task.average} if averages else {}
+        more |= {"seed": task.seed} if seeded else {}
+        return task.empty(make(**chosen), kernel, **given, **more)
+
+    return Method(init, grid or {}, averages, **(limits or {}))
+
+
 def pegasos(maintenance, **limits) -> Method:
-    def init(kernel, task, regularization):
-        shape = task.shape(num_classes=task.num_classes, seed=task.seed)
-        shape |= {"maintenance": maintenance, "average": task.average}
-        return bj.Pegasos(regularization=regularization).init(kernel, **shape)
-
-    return Method(init, {"regularization": LAMBDAS}, True, **limits)
+    grid = {"regularization": LAMBDAS}
+    return online(bj.Pegasos, grid, True, True, limits, maintenance=maintenance)
 
 
-def passive_aggressive(maintenance, **limits) -> Method:
-    def init(kernel, task, penalty):
-        shape = task.shape(num_classes=task.num_classes, maintenance=maintenance)
-        return bj.PassiveAggressive(penalty=penalty).init(kernel, **shape)
-
-    return Method(init, {"penalty": (0.03, 0.1, 0.3, 1.0)}, **limits)
-
-
-def perceptron(kernel, task):
-    shape = task.shape(num_classes=task.num_classes, seed=task.seed)
-    return bj.Perceptron().init(kernel, **shape, maintenance=bj.RemoveRandom())
-
-
-def projectron(kernel, task, threshold):
-    learner = bj.Projectron(threshold=threshold, margin_updates=True)
-    return learner.init(kernel, **task.shape(num_classes=task.num_classes))
-
-
-def forgetron(kernel, task):
-    return bj.Forgetron().init(kernel, **task.shape())
-
-
-def norma(kernel, task, learning_rate, regularization):
-    learner = bj.NORMA(learning_rate=learning_rate, regularization=regularization)
-    shape = task.shape(num_classes=task.num_classes, average=task.average)
-    return learner.init(kernel, **shape)
+def passive_aggressive(maintenance) -> Method:
+    grid = {"penalty": (0.03, 0.1, 0.3, 1.0)}
+    return online(bj.PassiveAggressive, grid, maintenance=maintenance)
 
 
 @functools.cache
@@ -132,39 +124,25 @@ def at_rate(loss, rate, task) -> Partial:
     return Partial(scaled_of_labels if task.num_classes else scaled, loss, rate)
 
 
-def arow(kernel, task, confidence):
-    shape = task.shape(num_classes=task.num_classes)
-    return bj.AROW(confidence=confidence).init(kernel, **shape)
-
-
-def drifting(kernel, task, drift):
-    shape = task.shape(num_classes=task.num_classes)
-    return bj.AROW(drift=drift).init(kernel, **shape)
-
-
-def sgd(loss, maintenance, **limits) -> Method:
+def sgd(loss, maintenance) -> Method:
     """Gradient descent whose rate falls to 0 along a cosine."""
 
     def init(kernel, task, rate):
         loss_at = at_rate(loss, rate, task)
         learner = bj.SGD(loss=loss_at, learning_rate=cosine(task.rows))
-        shape = task.shape(num_classes=task.num_classes, average=task.average)
-        return learner.init(kernel, **shape, maintenance=maintenance)
+        more = {"average": task.average, "maintenance": maintenance}
+        return task.empty(learner, kernel, **more)
 
-    return Method(init, {"rate": RATES}, True, **limits)
+    return Method(init, {"rate": RATES}, True)
 
 
-def linear(learner, loss=losses.hinge, factor=1) -> Method:
+def linear(kind, loss=losses.hinge, factor=1) -> Method:
     """Gradient descent on `factor * budget` features."""
 
     def init(kernel, task, rate):
-        shape = task.shape(num_classes=task.num_classes, average=task.average)
-        shape |= {"budget": factor * task.budget}
-        if learner is bj.Fourier:
-            shape["seed"] = task.seed
-        return learner(
-            loss=at_rate(loss, rate, task), optimizer=optimizer(task.rows)
-        ).init(kernel, **shape)
+        more = {"seed": task.seed} if kind is bj.Fourier else {}
+        learner = kind(loss=at_rate(loss, rate, task), optimizer=optimizer(task.rows))
+        return task.empty(learner, kernel, factor, average=task.average, **more)
 
     return Method(init, {"rate": RATES}, True)
 
@@ -183,19 +161,24 @@ ONLINE = {
     "PA-I, merge": passive_aggressive(bj.Merge()),
     "PA-I, project best": passive_aggressive(bj.Project(best=True)),
     "PA-I, project onto nearest": passive_aggressive(bj.ProjectOntoNearest()),
-    "Projectron++": Method(projectron, {"threshold": (0.1, 0.3, 0.5, 0.7, 0.9)}),
-    "Perceptron, remove random": Method(perceptron, {}),
-    "Forgetron": Method(forgetron, {}, binary=True),
-    "NORMA": Method(
-        norma,
+    "Projectron++": online(
+        functools.partial(bj.Projectron, margin_updates=True),
+        {"threshold": (0.1, 0.3, 0.5, 0.7, 0.9)},
+    ),
+    "Perceptron, remove random": online(
+        bj.Perceptron, seeded=True, maintenance=bj.RemoveRandom()
+    ),
+    "Forgetron": online(bj.Forgetron, limits={"binary": True}),
+    "NORMA": online(
+        bj.NORMA,
         {"learning_rate": (0.1, 0.3, 1.0), "regularization": (1e-4, 1e-3, 1e-2)},
-        True,
+        averages=True,
     ),
     "Fourier, B features": linear(bj.Fourier),
     "Fourier, 4B features": linear(bj.Fourier, factor=4),
     "Nystrom": linear(bj.Nystrom),
-    "AROW": Method(arow, {"confidence": (0.01, 0.1, 1.0)}),
-    "AROW, drift": Method(drifting, {"drift": (0.001, 0.01, 0.1)}),
+    "AROW": online(bj.AROW, {"confidence": (0.01, 0.1, 1.0)}),
+    "AROW, drift": online(bj.AROW, {"drift": (0.001, 0.01, 0.1)}),
 }
 
 
@@ -286,13 +269,8 @@ class Fit(NamedTuple):
 
 def streamed(gamma, task, X, y):
     """Pegasos with merging, after one pass."""
-    state = bj.Pegasos(regularization=REGULARIZATION).init(
-        bj.RBF(gamma),
-        num_features=task.num_features,
-        num_classes=task.num_classes,
-        budget=task.budget,
-    )
-    return bj.run(state, X, y)[0]
+    learner = bj.Pegasos(regularization=REGULARIZATION)
+    return bj.run(task.empty(learner, bj.RBF(gamma)), X, y)[0]
 
 
 def predictor(state):
@@ -325,30 +303,20 @@ def boosted(gamma, task, X, y):
 def centres(gamma, task, X, y, penalty):
     """Centres of k-means instead of the support vectors of a stream."""
     kmeans = MiniBatchKMeans(task.budget, random_state=task.seed)
-    state = bj.AROW().init(
-        bj.RBF(gamma),
-        num_features=task.num_features,
-        num_classes=task.num_classes,
-        budget=task.budget,
-        vectors=np.asarray(kmeans.fit(X).cluster_centers_),
-    )
+    vectors = np.asarray(kmeans.fit(X).cluster_centers_)
+    state = task.empty(bj.AROW(), bj.RBF(gamma), vectors=vectors)
     return predictor(bj.refit(state, X, y, penalty=penalty)), {}
 
 
-def nystroem(gamma, task) -> Nystroem:
-    return Nystroem(gamma=gamma, n_components=task.budget, random_state=task.seed)
-
-
 def nystroem_sgd(gamma, task, X, y, alpha):
-    classifier = SGDClassifier(
-        alpha=alpha, average=True, max_iter=1, tol=0.0, random_state=task.seed
-    )
-    return make_pipeline(nystroem(gamma, task), classifier).fit(X, y).predict, {}
+    once: dict[str, Any] = {"average": True, "max_iter": 1, "tol": 0.0}
+    last = SGDClassifier(alpha=alpha, random_state=task.seed, **once)
+    return nystroem(gamma, task.budget, last, task.seed).fit(X, y).predict, {}
 
 
 def nystroem_svm(gamma, task, X, y, penalty):
-    classifier = LinearSVC(C=penalty, fit_intercept=False, dual="auto", tol=1e-3)
-    return make_pipeline(nystroem(gamma, task), classifier).fit(X, y).predict, {}
+    last = LinearSVC(C=penalty, fit_intercept=False, dual="auto", tol=1e-3)
+    return nystroem(gamma, task.budget, last, task.seed).fit(X, y).predict, {}
 
 
 def full(gamma, task, X, y, penalty):
@@ -392,11 +360,6 @@ FITS = {
 }
 
 
-def wrong(predict, X, y) -> float:
-    """The error rate in percent."""
-    return 100 * float(np.mean(predict(X) != y))
-
-
 def tuned_fit(rival: Fit, task, gammas, parts) -> dict[str, Any]:
     """The hyperparameters with the least held-out error, one after the other."""
     X, y, X_held, y_held = parts
@@ -407,26 +370,23 @@ def tuned_fit(rival: Fit, task, gammas, parts) -> dict[str, Any]:
     chosen = {name: values[len(values) // 2] for name, values in grid.items()}
     known: dict[tuple, float] = {}
 
-    def error(tried):
+    def held_out(tried):
         key = tuple(tried.values())
         if key not in known:
             predict, _ = rival.fit(task=task._replace(rows=len(X)), X=X, y=y, **tried)
-            known[key] = wrong(predict, X_held, y_held)
+            known[key] = error(predict(X_held), y_held)
         return known[key]
 
     for name, values in grid.items():
-        errors = [error(chosen | {name: value}) for value in values]
+        errors = [held_out(chosen | {name: value}) for value in values]
         chosen[name] = values[int(np.argmin(errors))]
-    return {"held out": error(chosen), "chosen": chosen}
+    return {"held out": held_out(chosen), "chosen": chosen}
 
 
 def tested_fit(
     rival: Fit, task, found, data, orders
 ) -> tuple[list[float], dict[str, Any]]:
-    """The test errors after learning in several orders, and the last notes.
-
-    Their seconds are the median processor time of all threads.
-    """
+    """The test errors after learning in several orders, and the last notes."""
     errors, notes, seconds = [], {}, []
     for seed in range(1, (orders if rival.budgeted else 1) + 1):
         order = np.random.default_rng(seed).permutation(task.rows)
@@ -438,7 +398,7 @@ def tested_fit(
             **found["chosen"],
         )
         seconds.append(time.process_time() - start)
-        errors.append(wrong(predict, data.X_test, data.y_test))
+        errors.append(error(predict(data.X_test), data.y_test))
     return errors, notes | {"seconds": statistics.median(seconds)}
 
 
@@ -471,48 +431,33 @@ class InParts:
         return self.model.model_
 
     def fit(self, X: np.ndarray, y: np.ndarray) -> None:
-        more = (
-            {}
-            if isinstance(self.model, BudgetedKernelRegressor)
-            else {"classes": np.unique(y)}
-        )
+        regresses = isinstance(self.model, BudgetedKernelRegressor)
+        more = {} if regresses else {"classes": np.unique(y)}
         if self.scaler is not None:
             X = self.scaler.fit(X[:PART]).transform(X)
-        for start in range(0, len(y), PART):
-            part = slice(start, start + PART)
-            self.model.partial_fit(X[part], y[part], **more)
+        fit_in_parts(self.model, X, y, PART, **more)
 
     def predict(self, X: np.ndarray) -> np.ndarray:
-        return self.model.predict(
-            X if self.scaler is None else self.scaler.transform(X)
-        )
-
-
-def in_parts(is_regression: bool, seed: int) -> InParts:
-    return InParts(ours(100)(is_regression, seed))
+        X = X if self.scaler is None else self.scaler.transform(X)
+        return self.model.predict(X)
 
 
 def standardised_in_parts(is_regression: bool, seed: int) -> InParts:
     model = ours(100)(is_regression, seed).set_params(encode=False)
-    return InParts(
-        model, make_pipeline(SimpleImputer(strategy="median"), StandardScaler())
-    )
+    scaler = make_pipeline(SimpleImputer(strategy="median"), StandardScaler())
+    return InParts(model, scaler)
 
 
-def pair(classifier: Any, regressor: Any) -> Callable[[bool, int], Any]:
-    def make(is_regression: bool, seed: int) -> Any:
-        return (regressor if is_regression else classifier)(random_state=seed)
+def of_package(package: str, name: str, **given: Any) -> Callable[[bool, int], Any]:
+    """Estimators of a package that is imported when they are made.
 
-    return make
-
-
-def of_package(package: str, classifier: str, regressor: str, **given: Any):
-    """Estimators of a package that is imported when they are made."""
+    A star in their name is `Classifier` or `Regressor`.
+    """
 
     def make(is_regression: bool, seed: int) -> Any:
-        module = __import__(package, fromlist=[classifier])
-        name = regressor if is_regression else classifier
-        return getattr(module, name)(random_state=seed, **given)
+        module = importlib.import_module(package)
+        own = name.replace("*", "Regressor" if is_regression else "Classifier")
+        return getattr(module, own)(random_state=seed, **given)
 
     return make
 
@@ -523,19 +468,15 @@ def exact(is_regression: bool, seed: int) -> Any:
 
 ESTIMATORS: dict[str, Callable[[bool, int], Any]] = {
     **{f"budgetjax, {budget}": ours(budget) for budget in (20, 100, 500, 1000)},
-    "in parts": in_parts,
+    "in parts": lambda *given: InParts(ours(100)(*given)),
     "in parts, standardised": standardised_in_parts,
-    "HistGradientBoosting": pair(
-        HistGradientBoostingClassifier, HistGradientBoostingRegressor
-    ),
-    "LightGBM": of_package("lightgbm", "LGBMClassifier", "LGBMRegressor", verbose=-1),
-    "XGBoost": of_package("xgboost", "XGBClassifier", "XGBRegressor"),
-    "CatBoost": of_package(
-        "catboost", "CatBoostClassifier", "CatBoostRegressor", verbose=0
-    ),
-    "random forest": pair(RandomForestClassifier, RandomForestRegressor),
+    "HistGradientBoosting": of_package("sklearn.ensemble", "HistGradientBoosting*"),
+    "LightGBM": of_package("lightgbm", "LGBM*", verbose=-1),
+    "XGBoost": of_package("xgboost", "XGB*"),
+    "CatBoost": of_package("catboost", "CatBoost*", verbose=0),
+    "random forest": of_package("sklearn.ensemble", "RandomForest*"),
     "SVC": exact,
-    "RealMLP": of_package("pytabkit", "RealMLP_TD_Classifier", "RealMLP_TD_Regressor"),
-    "TabM": of_package("pytabkit", "TabM_D_Classifier", "TabM_D_Regressor"),
-    "xRFM": of_package("pytabkit", "XRFM_D_Classifier", "XRFM_D_Regressor"),
+    "RealMLP": of_package("pytabkit", "RealMLP_TD_*"),
+    "TabM": of_package("pytabkit", "TabM_D_*"),
+    "xRFM": of_package("pytabkit", "XRFM_D_*"),
 }

@@ -1,39 +1,57 @@
 """What a user would pick instead of budgetjax, on the same rows.
 
-A peer takes `X_train, y_train, X_test, y_test` (float32, and labels -1 and +1) and, by
-name, `budget`, `gamma`, `regularization` and `seed`. It makes one pass and returns
+A peer takes data, the budget, gamma, lambda and a seed. It makes one pass and returns
 
-- `us`: microseconds of fitting per example; predicting, and reading and writing files,
-  do not count,
-- `accuracy`: on the test rows, in percent,
+- `blocks us`: microseconds of fitting per example; predicting, and reading and writing
+  files, do not count,
+- `accuracy %`: on the test rows,
 - `vectors`: support vectors, or components of the feature map,
 
-or `None` where it is missing: scikit-learn is not installed, or the environment
-variable of a binary, `BUDGETEDSVM_TRAIN`, `BUDGETED_SDUAL_SVM` or `KOL`, is not set.
+or `None` where the environment variable of its binary, `BUDGETEDSVM_TRAIN`,
+`BUDGETED_SDUAL_SVM` or `KOL`, is not set.
 `gamma` is that of `exp(-gamma ||x - z||^2)` and `regularization` is lambda in
 `lambda / 2 ||f||^2 + mean hinge loss`; each peer translates them to its own.
 """
 
+import contextlib
 import os
 import re
 import resource
 import statistics
 import subprocess
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import timing
+from models import accuracy
+from sklearn.kernel_approximation import Nystroem
+from sklearn.linear_model import SGDClassifier
+from sklearn.svm import SVC
+from threadpoolctl import threadpool_limits
 
 REPEATS = 3
 SUBSAMPLE = 2_000
+Found = dict[str, float] | None
 
 
-def nystroem(
-    X_train, y_train, X_test, y_test, *, budget, gamma, regularization, seed
-) -> dict[str, Any] | None:
+class Data(NamedTuple):
+    """Rows in float32, and labels -1 and +1."""
+
+    X: np.ndarray
+    y: np.ndarray
+    X_test: np.ndarray
+    y_test: np.ndarray
+
+    def figures(self, seconds: float, accuracy: float, vectors: float) -> Found:
+        """What a peer returns, of the seconds for all rows."""
+        us = seconds / len(self.X) * 1e6
+        return {"blocks us": us, "accuracy %": accuracy, "vectors": int(vectors)}
+
+
+def nystroem(data: Data, budget, gamma, regularization, seed) -> Found:
     """scikit-learn: a feature map of `budget` components, averaged SGD on top.
 
     The time is wall time, the median of several fits, with all threads of BLAS for the
@@ -41,64 +59,37 @@ def nystroem(
     many times slower. SGD uses one thread. It shuffles the rows, and keeps the features
     of all rows in memory.
     """
-    try:
-        from sklearn.kernel_approximation import Nystroem
-        from sklearn.linear_model import SGDClassifier
-        from threadpoolctl import threadpool_limits
-    except ImportError:
-        return None
     features = Nystroem(gamma=gamma, n_components=budget, random_state=seed)
-    options: dict[str, Any] = {
-        "loss": "hinge",
-        "alpha": regularization,
-        "average": True,
-        "max_iter": 1,
-        "tol": None,
-        "random_state": seed,
-    }
-    classifier = SGDClassifier(**options)
+    once: dict[str, Any] = {"average": True, "max_iter": 1, "tol": None}
+    classifier = SGDClassifier(alpha=regularization, random_state=seed, **once)
 
     def fit():
-        classifier.fit(features.fit_transform(X_train), y_train)
+        classifier.fit(features.fit_transform(data.X), data.y)
 
     seconds = []
     for threads in (None, 1):
         with threadpool_limits(threads):
             seconds.append(timing.median(fit, REPEATS))
-    return {
-        "us": min(seconds) / len(X_train) * 1e6,
-        "accuracy": _accuracy(classifier.predict(features.transform(X_test)), y_test),
-        "vectors": len(features.components_),
-    }
+    predicted = classifier.predict(features.transform(data.X_test))
+    right = accuracy(predicted, data.y_test)
+    return data.figures(min(seconds), right, len(features.components_))
 
 
-def svc(
-    X_train, y_train, X_test, y_test, *, budget, gamma, regularization, seed
-) -> dict[str, Any] | None:
+def svc(data: Data, budget, gamma, regularization, seed) -> Found:
     """scikit-learn: the exact SVM, with an intercept, on a random part of the rows.
 
     The time is wall time per row of that part, the median of several fits on one
     thread. The budget plays no role: the solution has any number of support vectors.
     """
-    try:
-        from sklearn.svm import SVC
-    except ImportError:
-        return None
-    num_rows = min(SUBSAMPLE, len(X_train))
-    rows = np.random.default_rng(seed).permutation(len(X_train))[:num_rows]
-    X, y = X_train[rows], y_train[rows]
-    classifier = SVC(kernel="rbf", gamma=gamma, C=1 / (regularization * num_rows))
-    seconds = timing.median(lambda: classifier.fit(X, y), REPEATS)
-    return {
-        "us": seconds / num_rows * 1e6,
-        "accuracy": _accuracy(classifier.predict(X_test), y_test),
-        "vectors": len(classifier.support_),
-    }
+    rows = np.random.default_rng(seed).permutation(len(data.X))[:SUBSAMPLE]
+    few = data._replace(X=data.X[rows], y=data.y[rows])
+    classifier = SVC(kernel="rbf", gamma=gamma, C=1 / (regularization * len(rows)))
+    seconds = timing.median(lambda: classifier.fit(few.X, few.y), REPEATS)
+    right = accuracy(classifier.predict(data.X_test), data.y_test)
+    return few.figures(seconds, right, len(classifier.support_))
 
 
-def budgetedsvm(
-    X_train, y_train, X_test, y_test, *, budget, gamma, regularization, seed
-) -> dict[str, Any] | None:
+def budgetedsvm(data: Data, budget, gamma, regularization, seed) -> Found:
     """BudgetedSVM in C++: Pegasos with merging, "BSGD"; one thread.
 
     Djuric, Lan, Vucetic and Wang (2013), "BudgetedSVM: a toolbox for scalable SVM
@@ -126,34 +117,24 @@ def budgetedsvm(
         "-e": 1,
         "-r": 0,
         "-b": 0,
-        "-D": X_train.shape[1],
-        "-z": max(len(X_train), len(X_test)) + 1,
+        "-D": data.X.shape[1],
+        "-z": max(len(data.X), len(data.X_test)) + 1,
         "-B": budget,
         "-g": 2 * gamma,
         "-L": 2 * regularization,
         "-v": 1,
     }
-    with tempfile.TemporaryDirectory() as folder:
-        rows, test_rows, model, labels = (
-            Path(folder) / name for name in ("train", "test", "model", "labels")
-        )
-        _write(rows, X_train, y_train)
-        _write(test_rows, X_test, y_test)
+    with _files(data) as (rows, test_rows):
+        model, labels = rows.with_name("model"), rows.with_name("labels")
         output = _run(train, *_flags(options), rows, model)
         _run(predict, "-z", options["-z"], test_rows, model, labels)
         predicted = np.loadtxt(labels)
         vectors = _number(r"NUMBER_OF_WEIGHTS: (\d+)", model.read_text())
     seconds = _number(r"Training completed in ([\d.]+) seconds", output)
-    return {
-        "us": seconds / len(X_train) * 1e6,
-        "accuracy": _accuracy(predicted, y_test),
-        "vectors": int(vectors),
-    }
+    return data.figures(seconds, accuracy(predicted, data.y_test), vectors)
 
 
-def budgeted_sdual_svm(
-    X_train, y_train, X_test, y_test, *, budget, gamma, regularization, seed
-) -> dict[str, Any] | None:
+def budgeted_sdual_svm(data: Data, budget, gamma, regularization, seed) -> Found:
     """BudgetedSdualSVM in C++: Pegasos with merging by a table; one thread.
 
     Glasmachers and Qaadan (2018), "Speeding up budgeted stochastic gradient descent SVM
@@ -170,12 +151,8 @@ def budgeted_sdual_svm(
     binary = os.environ.get("BUDGETED_SDUAL_SVM")
     if not binary:
         return None
-    with tempfile.TemporaryDirectory() as folder:
-        rows, test_rows, table = (
-            Path(folder) / name for name in ("train", "test", "table")
-        )
-        _write(rows, X_train, y_train)
-        _write(test_rows, X_test, y_test)
+    with _files(data) as (rows, test_rows):
+        folder, table = rows.parent, rows.with_name("table")
         np.savetxt(table, _losses_of_merges(400).ravel(), fmt="%.9g")
         options = {
             "--method": 0,
@@ -183,18 +160,16 @@ def budgeted_sdual_svm(
             "--epochs": 1,
             "--B": budget,
             "--gamma": gamma,
-            "--C": 1 / (regularization * len(X_train)),
+            "--C": 1 / (regularization * len(data.X)),
             "--train": rows,
             "--test": test_rows,
             "--lookup": table,
         }
         output = _run(Path(binary).resolve(), *_flags(options), folder=folder)
-        times = (Path(folder) / "BSGDsolver" / "trainingtime.txt").read_text()
-    return {
-        "us": _number(r"trainingtime.:([\d.e-]+)", times) / len(X_train) * 1e6,
-        "accuracy": _number(r"average performance : ([\d.]+)", output),
-        "vectors": int(_number(r"\d:(\d+):", output)),
-    }
+        times = (folder / "BSGDsolver" / "trainingtime.txt").read_text()
+    seconds = _number(r"trainingtime.:([\d.e-]+)", times)
+    right = _number(r"average performance : ([\d.]+)", output)
+    return data.figures(seconds, right, _number(r"\d:(\d+):", output))
 
 
 def _losses_of_merges(steps: int) -> np.ndarray:
@@ -211,9 +186,7 @@ def _losses_of_merges(steps: int) -> np.ndarray:
     return np.maximum(m**2 + (1 - m) ** 2 + 2 * m * (1 - m) * k - best**2, 0)
 
 
-def kol(
-    X_train, y_train, X_test, y_test, *, budget, gamma, regularization, seed
-) -> dict[str, Any] | None:
+def kol(data: Data, budget, gamma, regularization, seed) -> Found:
     """KOL in C++: the Forgetron.
 
     Lu, Hoi, Wang, Zhao and Liu (2016), "Large scale online kernel learning". `KOL`
@@ -229,10 +202,7 @@ def kol(
     if not binary:
         return None
     options = {"-opt": "kernel-forgetron", "-gamma": gamma}
-    with tempfile.TemporaryDirectory() as folder:
-        rows, test_rows = Path(folder) / "train", Path(folder) / "test"
-        _write(rows, X_train, y_train)
-        _write(test_rows, X_test, y_test)
+    with _files(data) as (rows, test_rows):
         command = (binary, "-i", rows, *_flags(options), "-B")
 
         def seconds(budget):
@@ -245,15 +215,12 @@ def kol(
             seconds(budget) - seconds(1) for _ in range(REPEATS)
         )
         output = _run(*command, budget, "-t", test_rows)
-    return {
-        "us": learning / len(X_train) * 1e6,
-        "accuracy": _number(r"Test acuracy: ([\d.]+)", output),
-        "vectors": int(_number(r"#SV:(\d+)", output)),
-    }
+    right = _number(r"Test acuracy: ([\d.]+)", output)
+    return data.figures(learning, right, _number(r"#SV:(\d+)", output))
 
 
 # By the names that they have in results.
-PEERS: dict[str, Callable[..., dict[str, Any] | None]] = {
+PEERS: dict[str, Callable[..., Found]] = {
     "scikit-learn, Nystroem + SGD": nystroem,
     f"scikit-learn, SVC on {SUBSAMPLE:,} rows": svc,
     "BudgetedSVM, BSGD with merging": budgetedsvm,
@@ -262,8 +229,14 @@ PEERS: dict[str, Callable[..., dict[str, Any] | None]] = {
 }
 
 
-def _accuracy(predicted: Any, y: np.ndarray) -> float:
-    return 100 * float(np.mean(predicted == y))
+@contextlib.contextmanager
+def _files(data: Data) -> Iterator[tuple[Path, Path]]:
+    """The training and the test rows as files of a folder."""
+    with tempfile.TemporaryDirectory() as folder:
+        paths = Path(folder) / "train", Path(folder) / "test"
+        _write(paths[0], data.X, data.y)
+        _write(paths[1], data.X_test, data.y_test)
+        yield paths
 
 
 def _write(path: Path, X: np.ndarray, y: np.ndarray) -> None:
@@ -280,7 +253,7 @@ def _flags(options: dict[str, Any]) -> list[Any]:
     return [part for option in options.items() for part in option]
 
 
-def _run(*command: Any, folder: str | None = None) -> str:
+def _run(*command: Any, folder: Path | None = None) -> str:
     """The command's output; raises its error if it fails."""
     parts = [str(part) for part in command]
     return subprocess.run(

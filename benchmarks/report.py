@@ -106,16 +106,6 @@ def text_of(row: Row, cells: str | list[str]) -> str:
     return ""
 
 
-def mean(rows: list[Row]) -> Row:
-    """One row: the means of numbers, and of anything else the first."""
-    merged: Row = {}
-    for name, first in rows[0].items():
-        own = [row[name] for row in rows if name in row]
-        is_number = isinstance(first, int | float) and not isinstance(first, bool)
-        merged[name] = statistics.mean(own) if is_number and len(own) > 1 else first
-    return merged
-
-
 def reduced(rows: list[Row], given: Row) -> str:
     """One text of the rows of a cell: one, unless it says what to do with several."""
     how, _, name = given.get("reduce", "one").partition(":")
@@ -135,7 +125,7 @@ def reduced(rows: list[Row], given: Row) -> str:
         note[name] = sum(row[name] for row in rows)
     if how in ("max", "min"):
         rows = [(max if how == "max" else min)(rows, key=lambda row: row[name])]
-    return text_of(mean(rows) | note, cell)
+    return text_of(runner.mean(rows) | note, cell)
 
 
 def number(text: str) -> float:
@@ -346,8 +336,8 @@ def earlier(used: list[Used]) -> str:
 def about(used: list[Used]) -> str:
     """When and where the rows of a page were measured."""
     rows = [one.row for one in used]
-    found = (re.search(r"jax (\d+\.\d+)", str(row)) for row in rows)
-    jax = sorted({one[1] for one in found if one}, key=lambda v: int(v[2:]))
+    found = re.findall(r"jax (\d+\.\d+)", str(rows))
+    jax = sorted({*found}, key=lambda v: int(v[2:]))
     makers = sorted({row["processor"].split("(")[0].split()[0] for row in rows})
     return (
         f"*Rows of {days([row['date'] for row in rows])}; JAX {' and '.join(jax)}; "
@@ -443,11 +433,12 @@ def pages() -> list[str]:
 
 def commands() -> list[str]:
     """What measures the rows of earlier code, the shortest first."""
-    minutes = ages.described()["minutes"]
+    told = ages.described()["files"]
+    minutes = {file: of["minutes"] for file, of in told.items() if "minutes" in of}
     files = [file for file in minutes if ages.find_old(file, rows_of(file))]
     return [
         f"python benchmarks/runner.py {file} --old  # {minutes[file]} minutes for all"
-        for file in sorted(files, key=minutes.get)
+        for file in sorted(files, key=lambda file: minutes[file])
     ]
 
 

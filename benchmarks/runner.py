@@ -6,15 +6,16 @@
     python benchmarks/runner.py growth --old
     python benchmarks/runner.py tables --list
 
-A task is a module of `tasks` or `papers` with a function `cases`. A run measures the
-cases that its file lacks, with `--old` those too whose rows are of earlier code and no
-rival's, and writes each row at once, with the commit, whether the code
-differed from it, the machine, the versions and the date. `FIELD=VALUE` restricts the
-cases; some, such as the slowest rivals, run only where a field names them, and some
-tasks take values of their own (`given`). A value that has commas in it is given alone.
+A task is a module of `tasks` with a function `cases`, or an entry of `TASKS` in the
+module of a paper. A run measures the cases that its file lacks, with `--old` those too
+whose rows are of earlier code and no rival's, and writes each row at once, with the
+commit, whether the code differed from it, the machine, the versions and the date.
+`FIELD=VALUE` restricts the cases; some, such as the slowest rivals, run only where a
+field names them, and some tasks take values of their own (`given`). A value that has
+commas in it is given alone.
 
-A module may also have `prepare`, which is called first, `KEEPS_PROGRAMS`, if cases of
-one shape share what was compiled, and `summarise`, whose rows go to `NAME_summary.csv`.
+A task may also have `prepare`, which is called first, `KEEPS_PROGRAMS`, if cases of one
+shape share what was compiled, and `summarise`, whose rows go to `NAME_summary.csv`.
 `draw` is called by `report.py`.
 """
 
@@ -22,14 +23,16 @@ import argparse
 import csv
 import functools
 import importlib
+import itertools
 import json
 import math
 import os
 import platform
 import shlex
+import statistics
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -60,6 +63,70 @@ class Case(NamedTuple):
     key: Row
     run: Callable[[], Row | list[Row]]
     usual: bool = True
+
+
+def product(
+    measured: Callable[..., Row | list[Row]],
+    usual: Callable[..., bool] = lambda *values: True,
+    **fields: Iterable[Any],
+) -> Iterator[Case]:
+    """A case per combination of values, with which `measured` and `usual` are called.
+
+    The last field changes first.
+    """
+    for values in itertools.product(*fields.values()):
+        key = dict(zip(fields, values, strict=True))
+        yield Case(key, functools.partial(measured, *values), usual(*values))
+
+
+class Task(NamedTuple):
+    """One of several tasks of a module, which it names in `TASKS`."""
+
+    cases: Callable[[], Iterable[Case]]
+    draw: Callable[[list[Row], Path], None] | None = None
+    summarise: Callable[[list[Row]], Iterable[Row]] | None = None
+    prepare: Callable[[], None] | None = None
+    KEEPS_PROGRAMS: bool = False
+
+
+def find(task: str) -> Any:
+    """The module of a task, or what the module of a paper names so; None if unknown.
+
+    Others are not imported: some settings of JAX come before its first array.
+    """
+    folder, _, name = (task if "/" in task else f"tasks/{task}").partition("/")
+    for path in (ROOT / "benchmarks" / folder).glob("[!_]*.py"):
+        if name == path.stem:
+            return importlib.import_module(f"{folder}.{name}")
+        if name.startswith(f"{path.stem}_"):
+            module = importlib.import_module(f"{folder}.{path.stem}")
+            return getattr(module, "TASKS", {}).get(name.removeprefix(f"{path.stem}_"))
+    return None
+
+
+def part_of(task: str, name: str) -> Any:
+    """What a task has by this name, or None: `cases`, `draw`, `summarise`, ..."""
+    return getattr(find(task), name, None)
+
+
+def tasks() -> list[str]:
+    """The names of all tasks."""
+    names = [path.stem for path in (ROOT / "benchmarks/tasks").glob("[!_]*.py")]
+    for path in (ROOT / "benchmarks/papers").glob("[!_]*.py"):
+        module, name = find(f"papers/{path.stem}"), f"papers/{path.stem}"
+        parts = getattr(module, "TASKS", None)
+        names += [f"{name}_{part}" for part in parts] if parts else [name]
+    return sorted(names)
+
+
+def mean(rows: list[Row]) -> Row:
+    """One row: the means of numbers, and of anything else the first."""
+    merged: Row = {}
+    for name, first in rows[0].items():
+        own = [row[name] for row in rows if name in row]
+        is_number = isinstance(first, int | float) and not isinstance(first, bool)
+        merged[name] = statistics.mean(own) if is_number and len(own) > 1 else first
+    return merged
 
 
 # Files.
@@ -287,16 +354,11 @@ def main() -> None:
             parser.error(f"must be FIELD=VALUE, got {text!r}")
         asked.setdefault(name, []).append(values)
     task = arguments.task
-    path = task if "/" in task else f"tasks/{task}"
-    if not (ROOT / "benchmarks" / f"{path}.py").exists():
-        names = sorted(p.stem for p in (ROOT / "benchmarks/tasks").glob("[!_]*.py"))
-        papers = sorted(p.stem for p in (ROOT / "benchmarks/papers").glob("[!_]*.py"))
-        names += [f"papers/{name}" for name in papers]
-        parser.error(f"the tasks are {', '.join(names)}, got {task}")
-    module = importlib.import_module(path.replace("/", "."))
-    if prepare := getattr(module, "prepare", None):
+    if not part_of(task, "cases"):
+        parser.error(f"the tasks are {', '.join(tasks())}, got {task}")
+    if prepare := part_of(task, "prepare"):
         prepare()
-    cases = list(module.cases())
+    cases = list(part_of(task, "cases")())
     known = taken.union(*(case.key for case in cases))
     if unknown := asked.keys() - known:
         parser.error(f"the fields are {', '.join(sorted(known))}, got {unknown.pop()}")
@@ -308,18 +370,13 @@ def main() -> None:
         parser.error(f"no case of {task} has these fields")
     output = arguments.output or RESULTS / f"{task}.csv"
     deadline = time.monotonic() + 60 * arguments.minutes
-    clear = not getattr(module, "KEEPS_PROGRAMS", False)
 
     def again(row: Row) -> bool:
         return arguments.again or (arguments.old and bool(ages.find_old(task, [row])))
 
+    clear = not part_of(task, "KEEPS_PROGRAMS")
     show(run(cases, output, deadline, again, clear))
-    finish(module, output)
-
-
-def finish(module: Any, output: Path) -> None:
-    """Writes the summary of a file, if its task has one."""
-    if summarise := getattr(module, "summarise", None):
+    if summarise := part_of(task, "summarise"):
         rows = list(summarise(read(output)))
         write(rows, output.with_name(f"{output.stem}_summary.csv"))
         show(rows)

@@ -44,6 +44,13 @@ def medians(
     return {name: statistics.median(values) for name, values in seconds.items()}
 
 
+def spent(call: Callable[[], Any], clock=time.process_time) -> tuple[Any, float]:
+    """The result of one call, and its seconds, by default of the processor."""
+    start = clock()
+    result = jax.block_until_ready(call())
+    return result, clock() - start
+
+
 def learning(state, X, y, block_size=None) -> Callable[[], Any]:
     """`budgetjax.run` as a call without arguments, and without its checks of values."""
     X, y, weights = examples.check_stream(state, X, y, None)
@@ -58,7 +65,7 @@ def begin(solver: bj.Solver, data: bj.TrainingSet, cache: bj.KernelCache) -> Any
 
 
 @functools.partial(jax.jit, donate_argnums=0)
-def advance(state: Any, data: bj.TrainingSet, steps: jax.Array) -> Any:
+def advance(state: Any, data: bj.TrainingSet, steps: Any) -> Any:
     """The state after some steps of its solver, in the memory of the state before.
 
     So `solve` takes them without a callback.

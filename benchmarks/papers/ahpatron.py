@@ -8,12 +8,12 @@ over d with the fewest mistakes on 3,000 rows. Projectron++ has the threshold 0.
 the budget is full it projects. The errors are mistakes along the stream, in percent.
 """
 
-import functools
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from runner import Case, Row
+from models import empty, learned
+from runner import Case, Row, product
 
 import budgetjax as bj
 from budgetjax import datasets
@@ -30,36 +30,28 @@ LEARNERS: dict[str, tuple[bj.Learner, dict[str, Any]]] = {
 }
 
 
-def mistakes(learner: str, width: float, X: Any, y: Any) -> int:
-    """The mistakes of one pass."""
-    chosen, shared = LEARNERS[learner]
-    d = X.shape[1]
-    state = chosen.init(bj.RBF(width / d), num_features=d, budget=BUDGET, **shared)
-    return int(bj.run(state, X, y, keep_scores=False)[0].num_mistakes)
-
-
-def measured(name: str, learner: str) -> dict[str, Any]:
+def measured(name: str, learner: str, budget: int) -> Row:
     """The mean error, with the best width."""
     data = datasets.load(name)
-    X, y = data.X_train, data.y_train
-    order = np.random.default_rng(0).permutation(len(y))[:CHOICE]
-    width = min(WIDTHS, key=lambda width: mistakes(learner, width, X[order], y[order]))
-    found = []
-    for seed in range(ORDERS):
-        order = np.random.default_rng(seed).permutation(len(y))
-        made = mistakes(learner, width, X[order], y[order])
-        found.append(100 * made / len(y))
+    n, d = data.X_train.shape
+    chosen, shared = LEARNERS[learner]
+
+    def mistakes(width: float, seed: int, most: int = n) -> int:
+        order = np.random.default_rng(seed).permutation(n)[:most]
+        X, y = data.X_train[order], data.y_train[order]
+        state = learned(empty(chosen, X, budget, width / d, **shared), X, y)
+        return int(state.num_mistakes)
+
+    width = min(WIDTHS, key=lambda width: mistakes(width, 0, CHOICE))
+    found = [100 * mistakes(width, seed) / n for seed in range(ORDERS)]
     return {
         "error %": float(np.mean(found)),
         "deviation": float(np.std(found)),
         "gamma d": width,
-        "rows": len(y),
+        "rows": n,
     }
 
 
 def cases() -> Iterator[Case]:
     """All learners on all sets."""
-    for name in DATA:
-        for learner in LEARNERS:
-            key: Row = {"data": name, "learner": learner, "B": BUDGET}
-            yield Case(key, functools.partial(measured, name, learner))
+    return product(measured, data=DATA, learner=LEARNERS, B=[BUDGET])

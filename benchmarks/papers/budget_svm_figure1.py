@@ -24,8 +24,8 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import matplotlib.pyplot as plt
 import numpy as np
+import pictures
 from matplotlib.colors import LogNorm
 from runner import Case, Row, given, oldest
 
@@ -43,6 +43,8 @@ STEPS = (0.25, 0.5, 1, 2, 4)
 REFIT_STEPS, REFIT_BUDGETS = 1, (20, 100, 200, 400)
 # Problems per row of the results.
 GROUP = 25
+# The budgets of the figure, which are also the numbers of kept vectors.
+BUDGETS = list(range(20, TRAIN + 1, 20))
 
 
 def problem(data: datasets.Dataset, seed: int) -> tuple[np.ndarray, ...]:
@@ -163,107 +165,79 @@ def errors(norm: str, gram, y, test, y_test, budget, alpha, sizes):
     return found, wrong(test_scores + jnp.stack(biases))
 
 
-def refitted(X, y, X_test, y_test, alpha, budget: int) -> float:
+def refitted(parts, y, alpha, budget: int) -> float:
     """The test error after a refit of the vectors with the largest coefficients."""
+    X, _, X_test, y_test = parts
     kept = np.argsort(-alpha, kind="stable")[:budget]
     kept = kept[alpha[kept] > 0]
-    model = bj.KernelModel(
-        KERNEL, X[kept], (alpha * y)[kept], jnp.zeros((), jnp.float32)
-    )
+    bias = jnp.zeros((), jnp.float32)
+    model = bj.KernelModel(KERNEL, X[kept], (alpha * y)[kept], bias)
     predicted = bj.predict(bj.refit(model, X, y.astype(int)), X_test)
     return float(np.mean(np.asarray(predicted) != y_test))
 
 
-def run(norm: str, first: int, number: int) -> dict[str, Any]:
+def measured(norm: str, first: int, number: int) -> Row:
     """Means over several problems; errors in units of 1/10,000."""
     data = datasets.load("mnist", standardise=False)
-    sizes = budgets()
-    grid = jnp.asarray(sizes, jnp.float32)
-    pruned, least, vectors, anew = [], [], [], []
+    grid = jnp.asarray(BUDGETS, jnp.float32)
+    found: dict[str, list[Any]] = {"pruned": [], "least": [], "vectors": [], "anew": []}
     for seed in range(first, first + number):
-        X, y, X_test, y_test = (jnp.asarray(part) for part in problem(data, seed))
+        parts = X, y, X_test, y_test = tuple(map(jnp.asarray, problem(data, seed)))
         gram, test = KERNEL.gram(X, X), KERNEL.gram(X_test, X)
         alphas = train(norm, gram, y, grid)
-        vectors.append(np.sum(np.asarray(alphas) > 0, axis=-1))
-        found = [
+        cells = [
             [errors(norm, gram, y, test, y_test, budget, alpha, grid) for alpha in each]
             for budget, each in zip(grid, alphas, strict=True)
         ]
-        pruned.append([[np.asarray(cell[0]) for cell in row] for row in found])
-        least.append([[np.asarray(cell[1]) for cell in row] for row in found])
-        anew.append(
-            [
-                refitted(
-                    X,
-                    np.asarray(y),
-                    X_test,
-                    y_test,
-                    np.asarray(alphas[sizes.index(budget), STEPS.index(REFIT_STEPS)]),
-                    budget,
-                )
-                for budget in REFIT_BUDGETS
-            ]
+        for i, name in enumerate(("pruned", "least")):
+            found[name].append([[np.asarray(one[i]) for one in row] for row in cells])
+        found["vectors"].append(np.sum(np.asarray(alphas) > 0, axis=-1))
+        last, labels = np.asarray(alphas[:, STEPS.index(REFIT_STEPS)]), np.asarray(y)
+        found["anew"].append(
+            [refitted(parts, labels, last[BUDGETS.index(b)], b) for b in REFIT_BUDGETS]
         )
 
-    def mean(values, scale=10_000):
-        return np.rint(scale * np.mean(values, axis=0)).astype(int).tolist()
+    def mean(name: str, scale: int = 10_000) -> Any:
+        return np.rint(scale * np.mean(found[name], axis=0)).astype(int).tolist()
 
     return {
         "problems": number,
-        "error": mean(pruned),
-        "error, bias of least value, s = B and all": mean(least),
-        "vectors": mean(vectors, 1),
-        "refit": mean(anew),
+        "error": mean("pruned"),
+        "error, bias of least value, s = B and all": mean("least"),
+        "vectors": mean("vectors", 1),
+        "refit": mean("anew"),
     }
 
 
-def budgets() -> list[int]:
-    """The budgets of the figure, which are also the numbers of kept vectors."""
-    return list(range(20, TRAIN + 1, 20))
-
-
-def together(rows: list[dict[str, Any]], norm: str, key: str) -> np.ndarray:
+def together(rows: list[Row], norm: str, key: str) -> np.ndarray:
     """The mean over all problems; errors are in percent."""
-    return mean_of_problems([row for row in rows if row["norm"] == norm], key)
+    own = [row for row in rows if row["norm"] == norm]
+    weights = [row["problems"] for row in own]
+    mean = np.average([np.array(row[key]) for row in own], axis=0, weights=weights)
+    return mean if key == "vectors" else mean / 100
 
 
 def draw(rows: list[Row], path: Path) -> None:
     """The error over (B, s); light cells have small errors."""
-    norms = [norm for norm in NORMS if any(row["norm"] == norm for row in rows)]
-    with plt.rc_context(bj.plots.STYLE):
-        figure, panels = plt.subplots(
-            len(norms), len(STEPS), figsize=(13, 2.9 * len(norms)),
-            layout="constrained", sharex=True, sharey=True, squeeze=False,
-        )  # fmt: skip
-        image = None
-        for line, norm in zip(panels, norms, strict=True):
-            error = together(rows, norm, "error")
-            vectors = together(rows, norm, "vectors")
-            for i, (panel, steps) in enumerate(zip(line, STEPS, strict=True)):
+    ticks = [5, 10, 20, 30, 50]
+    with pictures.panels(path, len(STEPS), len(NORMS), (2.6, 2.9)) as (figure, panels):
+        image: Any = None
+        for line, norm in enumerate(NORMS):
+            own = panels[line * len(STEPS) :]
+            error, vectors = (together(rows, norm, key) for key in ("error", "vectors"))
+            for i, (panel, steps) in enumerate(zip(own, STEPS, strict=False)):
                 image = panel.pcolormesh(
-                    budgets(), budgets(), error[:, i].T, cmap="gray_r",
-                    norm=LogNorm(5, 50), rasterized=True,
-                )  # fmt: skip
-                panel.plot(budgets(), vectors[:, i], ":", color="tab:red")
-                panel.grid(False)
-                panel.set(ylim=(20, TRAIN), title=f"{TITLES[norm]}, {steps} B steps")
-            line[0].set_ylabel("s, vectors kept")
-        for panel in panels[-1]:
-            panel.set_xlabel("B")
-        assert image is not None
-        ticks = [5, 10, 20, 30, 50]
+                    *(BUDGETS, BUDGETS, error[:, i].T),
+                    **{"cmap": "gray_r", "norm": LogNorm(5, 50), "rasterized": True},
+                )
+                panel.plot(BUDGETS, vectors[:, i], ":", color="tab:red")
+                title = f"{TITLES[norm]}, {steps} B steps"
+                panel.set(ylim=(20, TRAIN), title=title, xlabel="B")
+                panel.label_outer()
+            own[0].set_ylabel("s, vectors kept")
         bar = figure.colorbar(image, ax=panels, label="test error, %", ticks=ticks)
         bar.ax.set_yticklabels([str(tick) for tick in ticks])
         bar.ax.minorticks_off()
-        figure.savefig(path, dpi=100)
-        plt.close(figure)
-
-
-def mean_of_problems(own: list[Row], key: str) -> np.ndarray:
-    """The mean over all problems; errors are in percent."""
-    weights = [row["problems"] for row in own]
-    mean = np.average([np.array(row[key]) for row in own], axis=0, weights=weights)
-    return mean if key == "vectors" else mean / 100
 
 
 def cases() -> Iterator[Case]:
@@ -273,38 +247,32 @@ def cases() -> Iterator[Case]:
         for norm in NORMS:
             key = {"norm": norm, "first problem": first}
             number = min(GROUP, problems - first)
-            yield Case(key, functools.partial(run, norm, first, number))
+            yield Case(key, functools.partial(measured, norm, first, number))
 
 
 def summarise(rows: list[Row]) -> Iterator[Row]:
     """The cells s = B, the corners, and the refits, as they are shown."""
-    names, sizes = ("B/4", "B/2", "B", "2 B", "4 B"), budgets()
+    names, hundred = ("B/4", "B/2", "B", "2 B", "4 B"), BUDGETS.index(100)
+    about = oldest(rows)
     for norm in dict.fromkeys(row["norm"] for row in rows):
         error, vectors = (together(rows, norm, key) for key in ("error", "vectors"))
-        about, hundred = oldest(rows), sizes.index(100)
         for i, steps in enumerate(names):
-            corner = error[-1, i, -1]
-            least = error[:, i].min(axis=0)
+            corner, least = error[-1, i, -1], error[:, i].min(axis=0)
+            size = BUDGETS[np.argmax(least <= corner)]
+            whole = f"{error[hundred, i, -1]:.1f} ({vectors[hundred, i]:.0f})"
             shown = {
-                f"s = B = {sizes[at]}": f"{error[at, i, at]:.1f}"
-                for at in map(sizes.index, (100, 200, 400))
+                f"s = B = {BUDGETS[at]}": f"{error[at, i, at]:.1f}"
+                for at in map(BUDGETS.index, (100, 200, 400))
             }
             shown |= {
-                "B = 100, not pruned (its vectors)": (
-                    f"{error[hundred, i, -1]:.1f} ({vectors[hundred, i]:.0f})"
-                ),
+                "B = 100, not pruned (its vectors)": whole,
                 "B = 1,000, not pruned": f"{corner:.1f} ({vectors[-1, i]:.0f})",
-                "s of any B that errs no more": str(sizes[np.argmax(least <= corner)]),
+                "s of any B that errs no more": str(size),
                 "lowest over all B and s": f"{least.min():.1f}",
             }
             for what, text in shown.items():
-                yield {
-                    "norm": norm,
-                    "what": what,
-                    "steps": steps,
-                    "shown": text,
-                    **about,
-                }
+                key = {"norm": norm, "what": what, "steps": steps}
+                yield key | {"shown": text} | about
         refits = together(rows, norm, "refit")
         for budget, value in zip(REFIT_BUDGETS, refits.tolist(), strict=True):
-            yield {"norm": norm, "B": budget, "refit": value, **about}
+            yield {"norm": norm, "B": budget, "refit": value} | about

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pictures
 from data import BINARY, GAMMAS, gammas_of, load, parts_of
-from matplotlib.figure import Figure
 from methods import FITS, ONLINE, Task, mistakes, tested, tested_fit, tuned, tuned_fit
 from runner import Case, Row, given
 
@@ -120,54 +120,37 @@ def cases() -> Iterator[Case]:
 
 def draw(rows: list[Row], path: Path) -> None:
     """Errors of last iterates against the budget; the whole SVM and trees are lines."""
-    drawn: dict[str, dict[str, list]] = {}
-    for row in rows:
-        if row["model"] == "last" and row["method"] in SHOWN:
-            lines = drawn.setdefault(row["data"], {})
-            lines.setdefault(row["method"], []).append(row)
-    for name, lines in list(drawn.items()):
-        drawn[name] = {label: line for label, line in lines.items() if len(line) > 1}
-        if len(drawn[name]) < ENOUGH:
-            del drawn[name]
-    if not drawn:
-        return
-    full = {(row["data"], row["method"]): 100 - row["accuracy %"] for row in rows}
+    last = [row for row in rows if row["model"] == "last"]
+    drawn: dict[str, list[list[Row]]] = {}
+    for name in dict.fromkeys(row["data"] for row in last):
+        own = [row for row in last if row["data"] == name]
+        lines = [[row for row in own if row["method"] == label] for label in SHOWN]
+        drawn[name] = [line for line in lines if len(line) > 1]
+    drawn = {name: lines for name, lines in drawn.items() if len(lines) >= ENOUGH}
+    full = {(row["data"], row["method"]): 100 - row["accuracy %"] for row in last}
     height = -(-len(drawn) // PANELS)
-    figure = Figure(figsize=(3.6 * PANELS, 3 * height + 0.8), layout="constrained")
-    panels = figure.subplots(height, PANELS, squeeze=False)
-    for panel in panels.flat[len(drawn) :]:
-        panel.remove()
-    legend = {}
-    for panel, (name, lines) in zip(panels.flat, drawn.items(), strict=False):
-        for label, line in lines.items():
-            legend[label] = panel.errorbar(
-                [row["B"] for row in line],
-                [100 - row["accuracy %"] for row in line],
-                [row.get("deviation", 0) for row in line],
-                color=f"C{list(SHOWN).index(label)}",
-                marker=".",
-                capsize=2,
-            )
-        for label, (_, dashes) in FULL.items():
-            if (name, label) in full:
-                error = full[name, label]
-                legend[label] = panel.axhline(error, color="black", linestyle=dashes)
-        budgets = sorted({row["B"] for line in lines.values() for row in line})
-        panel.set(title=name, xlabel="budget", xscale="log", yscale="log")
-        panel.set_xticks(budgets, budgets)
-        panel.minorticks_off()
-        low, high = panel.get_ylim()
-        panel.set_yticks([tick for tick in TICKS if low <= tick <= high])
-        panel.yaxis.set_major_formatter("{x:g}")
-    for panel in panels[:, 0]:
-        panel.set_ylabel("test error, %")
-    names = SHOWN | {label: name for label, (name, _) in FULL.items()}
-    order = [label for label in names if label in legend]
-    figure.legend(
-        [legend[label] for label in order],
-        [names[label] for label in order],
-        loc="outside lower center",
-        ncols=3,
-        frameon=False,
-    )
-    figure.savefig(path, dpi=130)
+    with pictures.panels(path, PANELS, height, (3.6, 3.3)) as (figure, panels):
+        for panel, (name, lines) in zip(panels, drawn.items(), strict=False):
+            for line in lines:
+                panel.errorbar(
+                    [row["B"] for row in line],
+                    [100 - row["accuracy %"] for row in line],
+                    [row.get("deviation", 0) for row in line],
+                    color=f"C{list(SHOWN).index(line[0]['method'])}",
+                    label=SHOWN[line[0]["method"]],
+                    **{"marker": ".", "capsize": 2},
+                )
+            for method, (label, dashes) in FULL.items():
+                if (name, method) in full:
+                    error = full[name, method]
+                    panel.axhline(error, color="black", linestyle=dashes, label=label)
+            budgets = sorted({row["B"] for line in lines for row in line})
+            panel.set(title=name, xlabel="budget", xscale="log", yscale="log")
+            panel.set_xticks(budgets, budgets)
+            panel.minorticks_off()
+            low, high = panel.get_ylim()
+            panel.set_yticks([tick for tick in TICKS if low <= tick <= high])
+            panel.yaxis.set_major_formatter("{x:g}")
+        for panel in panels[::PANELS]:
+            panel.set_ylabel("test error, %")
+        pictures.legend(figure, panels)

@@ -9,11 +9,12 @@ processor seconds, with compilation. A few minutes.
 """
 
 import functools
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+import timing
+from models import accuracy, accuracy_of, empty, learned, rms
 from runner import Case, Row
 from sklearn.svm import SVC
 
@@ -40,48 +41,48 @@ def problem(name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, 
 def machine(name: str) -> tuple[SVC, float]:
     """The trained SVM and its seconds."""
     X, y, *_, gamma = problem(name)
-    start = time.process_time()
     settings: Any = {"C": 10.0, "gamma": gamma}
-    svc = SVC(**settings).fit(X, y)
-    return svc, time.process_time() - start
+    return timing.spent(lambda: SVC(**settings).fit(X, y))
 
 
 def refitted(name: str, budget: int, move: bool) -> Any:
     """A model on a budget, learned from the examples."""
     X, y, *_, gamma = problem(name)
-    state = bj.Pegasos().init(bj.RBF(gamma), num_features=X.shape[1], budget=budget)
-    state, _ = bj.run(state, X, y)
+    state = learned(empty(bj.Pegasos(), X, budget, gamma), X, y)
     return bj.refit(state, X, y, move_vectors=move)
 
 
-def ways(name: str, budget: int) -> dict[str, Callable[[], Any]]:
-    """Models with `budget` vectors, by name."""
-    svc = machine(name)[0]
-    every = len(svc.support_)
-    return {
-        "pruned": lambda: bj.prune(bj.compress(svc, every, steps=0), budget),
-        "compressed, chosen": lambda: bj.compress(svc, budget, steps=0),
-        "compressed, moved": lambda: bj.compress(svc, budget),
-        "refit of examples": lambda: refitted(name, budget, False),
-        "refit, vectors moved": lambda: refitted(name, budget, True),
-    }
+# Models with `budget` vectors, of a set and its SVC.
+WAYS: dict[str, Callable[[str, SVC, int], Any]] = {
+    "pruned": lambda name, svc, budget: bj.prune(
+        bj.compress(svc, len(svc.support_), steps=0), budget
+    ),
+    "compressed, chosen": lambda name, svc, budget: bj.compress(svc, budget, steps=0),
+    "compressed, moved": lambda name, svc, budget: bj.compress(svc, budget),
+    "refit of examples": lambda name, svc, budget: refitted(name, budget, False),
+    "refit, vectors moved": lambda name, svc, budget: refitted(name, budget, True),
+}
 
 
-def figures(name: str, budget: int, way: str) -> dict[str, Any]:
-    """One row of the table."""
+def exact(name: str) -> Row:
+    """The SVM itself."""
     _, _, X, y, _ = problem(name)
     svc, seconds = machine(name)
-    theirs = svc.decision_function(X[:2000])
-    start = time.process_time()
-    model: Any = ways(name, budget)[way]() if way != "SVC" else svc
-    spent = seconds if way == "SVC" else time.process_time() - start
-    predicted = bj.predict(model, X) if way != "SVC" else svc.predict(X)
-    ours = theirs if way == "SVC" else np.asarray(bj.decision_function(model, X[:2000]))
+    row = {"vectors": len(svc.support_), "accuracy %": accuracy(svc.predict(X), y)}
+    return row | {"difference": 0.0, "s": seconds}
+
+
+def figures(name: str, budget: int, way: str) -> Row:
+    """One row of the table."""
+    _, _, X, y, _ = problem(name)
+    svc, _ = machine(name)
+    model, seconds = timing.spent(lambda: WAYS[way](name, svc, budget))
+    scores = np.asarray(bj.decision_function(model, X[:2000]))
     return {
-        "vectors": len(svc.support_) if way == "SVC" else budget,
-        "accuracy %": 100 * float(np.mean(np.asarray(predicted) == y)),
-        "difference": float(np.sqrt(np.mean((ours - theirs) ** 2))),
-        "s": spent,
+        "vectors": budget,
+        "accuracy %": accuracy_of(model, X, y),
+        "difference": rms(scores - svc.decision_function(X[:2000])),
+        "s": seconds,
     }
 
 
@@ -89,14 +90,8 @@ def cases() -> Iterator[Case]:
     """All sets, budgets and methods."""
     for name in ROWS:
         key: Row = {"data": name, "way": "SVC"}
-        yield Case(key, functools.partial(figures, name, 0, "SVC"))
+        yield Case(key, functools.partial(exact, name))
         for budget in BUDGETS:
             for way in WAYS:
                 key = {"data": name, "B": budget, "way": way}
                 yield Case(key, functools.partial(figures, name, budget, way))
-
-
-WAYS = (
-    *("pruned", "compressed, chosen", "compressed, moved"),
-    *("refit of examples", "refit, vectors moved"),
-)

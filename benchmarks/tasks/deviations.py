@@ -19,7 +19,8 @@ from typing import Any
 
 import numpy as np
 from data import TEST_SHARE, Table, split
-from runner import Case, Row, given
+from models import rms
+from runner import Case, Row, given, mean
 from scipy import stats
 from sklearn.datasets import make_friedman1
 from sklearn.exceptions import ConvergenceWarning
@@ -58,7 +59,7 @@ def figures(y, mean, deviation, ends, unit: float) -> Row:
     }
     low, high = ends[90]
     return {
-        "RMSE": float(np.sqrt(np.mean((y - mean) ** 2))) / unit,
+        "RMSE": rms(y - mean) / unit,
         "log density": float(np.mean(density)),
         **covered,
         "width": float(np.mean(high - low)) / unit,
@@ -116,12 +117,8 @@ def measured(name: str, seeds: int) -> list[Row]:
             y_test=np.asarray(data.y_test, float),
         )
         for row in (*ours(data, seed), process(data, seed)):
-            found.setdefault(row.pop("model"), []).append({**sizes, **row})
-    return [
-        {"model": model}
-        | {key: float(np.mean([row[key] for row in rows])) for key in rows[0]}
-        for model, rows in found.items()
-    ]
+            found.setdefault(row["model"], []).append(row | sizes)
+    return [mean(rows) for rows in found.values()]
 
 
 def prepare() -> None:

@@ -6,27 +6,19 @@ by the deviation of the training targets; `ratio` is ours over theirs, after add
 mistakes or 0.01. The fields `seed` and `number` take other tables.
 """
 
-import functools
 import statistics
 from collections.abc import Iterator
 from pathlib import Path
 
-import matplotlib
 import numpy as np
+import pictures
 from drawn import categorical, draw_table, error, names
-from matplotlib.figure import Figure
-from runner import Case, Row, given, oldest
-from sklearn.ensemble import (
-    HistGradientBoostingClassifier,
-    HistGradientBoostingRegressor,
-)
-
-from budgetjax import plots
-from budgetjax.estimators import BudgetedKernelClassifier, BudgetedKernelRegressor
+from methods import ESTIMATORS
+from runner import Case, Row, given, oldest, product
 
 KEEPS_PROGRAMS = True
 # Seed 1, with other targets of many of the same tables, has chosen defaults.
-SEED, NUMBER, BUDGET = 2, 100, 100
+SEED, NUMBER = 2, 100
 # Ratios of errors that are no difference.
 EQUAL = 0.02
 
@@ -36,17 +28,16 @@ def figures(name: str, seed: int) -> Row:
     drawn = draw_table(name, seed)
     if drawn is None:
         return {}
-    ours, trees = (
-        (BudgetedKernelRegressor, HistGradientBoostingRegressor)
-        if drawn.is_regression
-        else (BudgetedKernelClassifier, HistGradientBoostingClassifier)
+    model, trees = (
+        ESTIMATORS[name](drawn.is_regression, 0)
+        for name in ("budgetjax, 100", "HistGradientBoosting")
     )
     try:
         train, test = categorical(drawn.X_train, drawn.X_test)
-        boosted = trees(random_state=0).fit(train, drawn.y_train).predict(test)
+        boosted = trees.fit(train, drawn.y_train).predict(test)
     except ValueError:
         return {}
-    model = ours(BUDGET, random_state=0).fit(drawn.X_train, drawn.y_train)
+    model.fit(drawn.X_train, drawn.y_train)
     errors = [error(drawn, found) for found in (model.predict(drawn.X_test), boosted)]
     least = 0.01 if drawn.is_regression else 2 / len(drawn.y_test)
     return {
@@ -63,9 +54,7 @@ def figures(name: str, seed: int) -> Row:
 def cases() -> Iterator[Case]:
     """The first tables in the order of a seed."""
     (seed,), (number,) = given("seed", SEED), given("number", NUMBER)
-    for name in names(seed)[:number]:
-        key = {"data": name, "seed": seed}
-        yield Case(key, functools.partial(figures, name, seed))
+    return product(figures, data=names(seed)[:number], seed=[seed])
 
 
 def summarise(rows: list[Row]) -> Iterator[Row]:
@@ -86,17 +75,14 @@ def summarise(rows: list[Row]) -> Iterator[Row]:
 
 def draw(rows: list[Row], path: Path) -> None:
     """The ratio of errors on every table, from the least to the largest."""
-    with matplotlib.rc_context(plots.STYLE):
-        figure = Figure(figsize=(6, 3.2), layout="constrained")
-        panel = figure.subplots()
-        for color, of in zip(plots.COLORS, ("labels", "numbers"), strict=False):
+    with pictures.panels(path, 1, size=(6, 3.2)) as (_, [panel]):
+        for of in ("labels", "numbers"):
             own = [row for row in rows if row.get("of") == of and row["seed"] == SEED]
             ratios = np.sort([row["ratio"] for row in own])
             places = np.linspace(0, 100, len(ratios))
-            panel.plot(places, ratios, "o-", markersize=3, color=color, label=of)
+            panel.plot(places, ratios, "o-", markersize=3, label=of)
         panel.axhline(1, color="0.3", linestyle="--", linewidth=1)
         panel.set(xlabel="tables, %", ylabel="errors / those of trees", yscale="log")
         panel.set_yticks([0.25, 0.5, 1, 2], ["1/4", "1/2", "1", "2"])
         panel.minorticks_off()
         panel.legend()
-        figure.savefig(path, dpi=130)

@@ -1,15 +1,12 @@
 """The time to first results, each in its own process.
 
 Figures are wall and CPU seconds of a process from start to end, imports and compilation
-included, as medians of several runs that take turns: the first `run` of five learners,
-the first `refit`, the first `fit` of the default classifier on 5,000 rows,
-scikit-learn's Nystroem with LinearSVC on the same rows, and `budgetjax train` on 2,000
-rows. Estimators and the command line keep compiled programs: their figures are with an
-empty folder (cold) and with the one that the last run has filled (warm). So are those
-of `fit` alone on five data sets of different shapes, one after the other in one
-process, with imports as a figure of their own. `loops` divides the CPU seconds by those
-of a plain Python loop of ten million additions in the same run, so that figures of two
-machines, or of a busy one, compare. One run measures all of them.
+included, as medians of several runs that take turns. Estimators and the command line
+keep compiled programs: their figures are with an empty folder (cold) and with the one
+that the last run has filled (warm). So are those of `fit` alone on five data sets of
+different shapes, one after the other in one process, with imports as a figure of their
+own. `loops` divides the CPU seconds by those of a plain Python loop of ten million
+additions in the same run, so that figures of two machines, or of a busy one, compare.
 """
 
 import compileall
@@ -24,9 +21,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-from runner import Case, given
-
-ROOT = Path(__file__).parents[2]
+import pandas
+from runner import ROOT, Case, given
 
 DATA = """
 import numpy as np
@@ -119,16 +115,10 @@ def seconds_of(command, environment):
 
 def write_table(path):
     """A CSV file of 2,000 rows to train on."""
-    random = np.random.default_rng(0)
-    X = random.normal(size=(2000, 16))
-    label = np.where(X[:, 0] * X[:, 1] > 0, "yes", "no")
-    names = [f"x{i}" for i in range(16)]
-    lines = [",".join([*names, "label"])]
-    lines += [
-        ",".join([*map(repr, row), name])
-        for row, name in zip(X.tolist(), label, strict=True)
-    ]
-    path.write_text("\n".join(lines) + "\n")
+    X = np.random.default_rng(0).normal(size=(2000, 16))
+    table = pandas.DataFrame(X, columns=[f"x{i}" for i in range(16)])
+    table["label"] = np.where(X[:, 0] * X[:, 1] > 0, "yes", "no")
+    table.to_csv(path, index=False)
 
 
 def everything(repeats):

@@ -27,10 +27,10 @@ import jax
 import numpy as np
 import pandas
 from drawn import SMOOTH, Drawn, draw_smooth, draw_table, error, names
+from methods import ours
 from runner import Case, Row, asked, given, oldest
 
 from budgetjax import datasets
-from budgetjax.estimators import BudgetedKernelClassifier, BudgetedKernelRegressor
 
 KEEPS_PROGRAMS = True
 DEFAULT = "default"
@@ -94,12 +94,10 @@ def figures(group: str, name: str, variant: str, budget: int) -> Row:
     drawn = table(group, name)
     if drawn is None:
         return {}
-    kind = BudgetedKernelClassifier
-    if drawn.is_regression:
-        kind = BudgetedKernelRegressor
+    model = ours(budget)(drawn.is_regression, 0)
     with constants(variant):
         start = time.process_time()
-        model = kind(budget, random_state=0).fit(drawn.X_train, drawn.y_train)
+        model.fit(drawn.X_train, drawn.y_train)
         seconds = time.process_time() - start
     least = 0.01 if drawn.is_regression else 2 / len(drawn.y_test)
     return {

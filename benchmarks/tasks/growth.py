@@ -19,9 +19,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pictures
 import timing
-from matplotlib.figure import Figure
-from runner import Case
+from models import empty
+from runner import Case, Row
 
 import budgetjax as bj
 from budgetjax import datasets
@@ -61,71 +62,44 @@ def measured(axis: str, value: int, learner: str) -> dict[str, float]:
     gamma = 8.0 if axis == "rows" else 0.5 / X.shape[1]
 
     def init(gamma):
-        return chosen.init(
-            bj.RBF(gamma),
-            num_features=X.shape[1],
-            budget=size["budget"],
-            num_classes=size["classes"],
-            **shared,
-        )
+        more = {"num_classes": size["classes"], **shared}
+        return empty(chosen, X, size["budget"], gamma, **more)
 
+    block = driver.block_length(None)
     if axis == "models":
         states = jax.vmap(init)(jnp.linspace(0.5 * gamma, 2 * gamma, value))
         one = jax.tree.map(lambda leaf: leaf[0], states)
-        together = sweeps.side_by_side()
-        given = examples.check_stream(one, X, y, None)
-        block = driver.block_length(None)
-        program = sweeps._run_sharded.lower(
-            tuple(jax.devices()[:1]), together, block, states, *given
-        ).compile()
-        run = functools.partial(program, states, *given)
+        run = states, *examples.check_stream(one, X, y, None)
+        device, together = tuple(jax.devices()[:1]), sweeps.side_by_side()
+        program = sweeps._run_sharded.lower(device, together, block, *run).compile()
     else:
-        state = init(gamma)
-        given = examples.check_stream(state, X, y, None)
-        block = driver.block_length(None)
-        lowered = driver.run_checked.lower(state, *given, block)
-        program = lowered.compile()
-        run = functools.partial(program, state, *given)
-    seconds = timing.median(run, 1 if value >= 10_000_000 else 3)
-    memory = program.memory_analysis()
-    total = sum(
-        getattr(memory, f"{part}_size_in_bytes")
-        for part in ("argument", "output", "temp")
-    )
+        run = init(gamma), *examples.check_stream(init(gamma), X, y, None)
+        program = driver.run_checked.lower(*run, block).compile()
+    repeats = 1 if value >= 10_000_000 else 3
+    seconds = timing.median(functools.partial(program, *run), repeats)
+    memory: Any = program.memory_analysis()
+    total = memory.argument_size_in_bytes + memory.output_size_in_bytes
+    total += memory.temp_size_in_bytes
     return {
         "us": 1e6 * seconds / (size["rows"] * size["models"]),
         "MiB": total / 2**20,
     }
 
 
-def draw(rows: list[dict[str, Any]], path: Path) -> None:
-    """Time above, memory below, with a panel for each measured axis."""
-    axes = list(dict.fromkeys(row["axis"] for row in rows))
-    figure = Figure(figsize=(2.9 * len(axes), 5.4), layout="constrained")
-    panels = figure.subplots(2, len(axes), squeeze=False)
-    handles = {}
-    for column, axis in enumerate(axes):
-        for line, name in enumerate(("us", "MiB")):
-            panel = panels[line, column]
-            for color, learner in enumerate(LEARNERS):
-                own = [r for r in rows if (r["axis"], r["learner"]) == (axis, learner)]
-                values = [[r["value"] for r in own], [r[name] for r in own]]
-                if own:
-                    [handles[learner]] = panel.plot(*values, ".-", color=f"C{color}")
+def draw(rows: list[Row], path: Path) -> None:
+    """Time above, memory below, with a panel for each axis."""
+    labels = ("microseconds per example", "MiB of the run")
+    with pictures.panels(path, len(AXES), 2, (2.9, 2.7)) as (figure, panels):
+        for i, panel in enumerate(panels):
+            field, axis = ("us", "MiB")[i // len(AXES)], list(AXES)[i % len(AXES)]
+            own = [row for row in rows if row["axis"] == axis]
+            pictures.plot(panel, own, "learner", "value", field)
             panel.set(xscale="log", yscale="log", xlabel=axis)
             panel.grid(alpha=0.3)
-    panels[0, 0].set_ylabel("microseconds per example")
-    if "models" in axes:
-        panels[0, axes.index("models")].set_ylabel("per model too")
-    panels[1, 0].set_ylabel("MiB of the run")
-    figure.legend(
-        list(handles.values()),
-        list(handles),
-        loc="outside lower center",
-        ncols=3,
-        frameon=False,
-    )
-    figure.savefig(path, dpi=130)
+        for panel, label in zip(panels[:: len(AXES)], labels, strict=True):
+            panel.set_ylabel(label)
+        panels[list(AXES).index("models")].set_ylabel("per model too")
+        pictures.legend(figure, panels)
 
 
 def cases() -> Iterator[Case]:

@@ -61,9 +61,8 @@ def rows_of(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
 
 
 def pegasos(budget: int, gamma: Any = 0.5 / FEATURES) -> Any:
-    return bj.Pegasos(regularization=1e-4).init(
-        bj.RBF(gamma), num_features=FEATURES, budget=budget
-    )
+    shape: dict[str, Any] = {"num_features": FEATURES, "budget": budget}
+    return bj.Pegasos(regularization=1e-4).init(bj.RBF(gamma), **shape)
 
 
 def centres(X: np.ndarray, y: np.ndarray, budget: int) -> Any:
@@ -77,11 +76,6 @@ def swept(X: np.ndarray, y: np.ndarray, budget: int) -> Any:
     return bj.sweep(states, X, y)
 
 
-def arow(budget: int) -> Any:
-    kernel = bj.RBF(0.5 / FEATURES)
-    return bj.AROW().init(kernel, num_features=FEATURES, budget=budget)
-
-
 def solved(solver: bj.Solver, X: np.ndarray, y: np.ndarray) -> Any:
     return bj.solve(solver, X, y, max_steps=20)
 
@@ -91,7 +85,9 @@ KERNEL = bj.RBF(0.5 / FEATURES)
 RUNS: dict[str, Callable[..., Any]] = {
     "nothing": lambda X, y, budget: None,
     "run, Pegasos with merging": lambda X, y, budget: bj.run(pegasos(budget), X, y),
-    "run, AROW": lambda X, y, budget: bj.run(arow(budget), X, y),
+    "run, AROW": lambda X, y, budget: bj.run(
+        bj.AROW().init(KERNEL, num_features=FEATURES, budget=budget), X, y
+    ),
     "sweep of 1,024 models, Pegasos": swept,
     "refit": lambda X, y, budget: bj.refit(centres(X, y, budget), X, y),
     "refit with a metric": lambda X, y, budget: bj.refit(
@@ -107,16 +103,15 @@ RUNS: dict[str, Callable[..., Any]] = {
 def from_file(what: str, budget: int, n: int, folder: Path) -> dict[str, float]:
     """The same for a file of `n` rows, which is written in chunks."""
     paths = folder / "X.npy", folder / "y.npy"
-    shapes = (n, FEATURES), (n,)
-    kinds = np.float32, np.int32
-    for path, shape, kind in zip(paths, shapes, kinds, strict=True):
-        np.lib.format.open_memmap(path, "w+", kind, shape)
+    files = [
+        np.lib.format.open_memmap(paths[0], "w+", np.float32, (n, FEATURES)),
+        np.lib.format.open_memmap(paths[1], "w+", np.int32, (n,)),
+    ]
     for start in range(0, n, 100_000):
         parts = rows_of(min(100_000, n - start), seed=start)
-        for path, part in zip(paths, parts, strict=True):
-            out = np.lib.format.open_memmap(path, "r+")
-            out[start : start + len(part)] = part
-            del out
+        for file, part in zip(files, parts, strict=True):
+            file[start : start + len(part)] = part
+    del files
     with timing.memory() as found:
         model = bj.fit_stream(pegasos(budget), stream.npy(*paths))
         if what == "refit from a file":
@@ -139,9 +134,9 @@ def child(what: str, budget: int | None, n: int) -> dict[str, float]:
     return found
 
 
-def measured(case: tuple[str, int | None, int]) -> dict[str, float]:
+def measured(what: str, budget: int | None, rows: int) -> dict[str, float]:
     """The figures of a case, measured in its own process."""
-    found = timing.apart("tasks.memory", "child", *case)
+    found = timing.apart("tasks.memory", "child", what, budget, rows)
     return found | {"MiB more": found["MiB"] - found["MiB before"]}
 
 
@@ -151,4 +146,4 @@ def cases() -> Iterator[Case]:
     for what, budget, rows in CASES:
         key = {"what": what, "B": budget, "rows": rows}
         if rows <= most:
-            yield Case(key, functools.partial(measured, (what, budget, rows)))
+            yield Case(key, functools.partial(measured, *key.values()))

@@ -9,12 +9,12 @@ come in one order, as in `tasks/accuracy.py`.
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+import pictures
 from data import load
-from matplotlib.figure import Figure
-from runner import Case, Row
+from models import accuracy_of, empty, learned
+from runner import Case, Row, product
 
 import budgetjax as bj
 
@@ -30,62 +30,50 @@ NAMES: dict[int | bool, str] = {False: "none", True: "matrix"}
 PUBLISHED = {"letter": (63_000, 97.10), "usps": (64_000, 94.92)}
 
 
-def sizes(name: str, budget: int) -> Iterator[Row]:
+def sizes(name: str, budget: int) -> list[Row]:
     """Accuracy and bytes for every rank."""
+    table = []
     data = load(name, standardise=name == "letter")
     order = np.random.default_rng(1).permutation(len(data.y_train))
     X, y = data.X_train[order], data.y_train[order]
-    state = bj.Pegasos().init(
-        bj.RBF(bj.default_gamma(X)),
-        num_features=X.shape[1],
-        num_classes=data.num_classes,
-        budget=budget,
-    )
-    state, _ = bj.run(state, X, y)
+    gamma, classes = bj.default_gamma(X), data.num_classes
+    state = empty(bj.Pegasos(), X, budget, gamma, num_classes=classes)
+    state = learned(state, X, y)
     for rank in RANKS[name]:
         model = bj.compact(bj.refit(state, X, y, learn_metric=rank, seed=1))
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder, "model")
             bj.save(path, model)
             size = path.stat().st_size
-        right = np.asarray(bj.predict(model, data.X_test)) == data.y_test
-        yield {
-            "metric": NAMES.get(rank, f"rank {rank}"),
-            "bytes": size,
-            "accuracy %": 100 * float(np.mean(right)),
-        }
+        table.append(
+            {
+                "metric": NAMES.get(rank, f"rank {rank}"),
+                "bytes": size,
+                "accuracy %": accuracy_of(model, data.X_test, data.y_test),
+            }
+        )
+    return table
 
 
-def draw(rows: list[dict[str, Any]], path: Path) -> None:
+def draw(rows: list[Row], path: Path) -> None:
     """A panel for each data set, a line for each metric."""
-    names = list(dict.fromkeys(row["data"] for row in rows))
-    figure = Figure(figsize=(4.2 * len(names), 4.2), layout="constrained")
-    panels = figure.subplots(1, len(names), squeeze=False)[0]
-    for panel, name in zip(panels, names, strict=True):
-        own = [row for row in rows if row["data"] == name]
-        for metric in dict.fromkeys(row["metric"] for row in own):
-            line = [row for row in own if row["metric"] == metric]
-            label = "refit" if metric == "none" else f"metric, {metric}"
-            panel.plot(
-                [row["bytes"] / 1000 for row in line],
-                [row["accuracy %"] for row in line],
-                marker=".",
-                label=label,
-            )
-        size, percent = PUBLISHED[name]
-        panel.plot(size / 1000, percent, "k*", label="ProtoNN, published")
-        panel.set(title=name, xlabel="kB of the model's file", xscale="log")
-        panel.set_ylim(min(90, percent - 2), None)
-        below = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.17), "ncols": 2}
-        panel.legend(frameon=False, **below)
-        panel.grid(alpha=0.3)
-    panels[0].set_ylabel("test accuracy, %")
-    figure.savefig(path, dpi=130)
+    metrics = dict.fromkeys(row["metric"] for row in rows)
+    names = {metric: f"metric, {metric}" for metric in metrics} | {"none": "refit"}
+    below = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.17), "ncols": 2}
+    with pictures.panels(path, len(RANKS), size=(4.2, 4.2)) as (_, panels):
+        for panel, name in zip(panels, RANKS, strict=True):
+            own = [row | {"kB": row["bytes"] / 1000} for row in rows]
+            own = [row for row in own if row["data"] == name]
+            pictures.plot(panel, own, "metric", "kB", "accuracy %", names=names)
+            size, percent = PUBLISHED[name]
+            panel.plot(size / 1000, percent, "k*", label="ProtoNN, published")
+            panel.set(title=name, xlabel="kB of the model's file", xscale="log")
+            panel.set_ylim(min(90, percent - 2), None)
+            panel.legend(**below)
+            panel.grid(alpha=0.3)
+        panels[0].set_ylabel("test accuracy, %")
 
 
 def cases() -> Iterator[Case]:
     """All sets and budgets."""
-    for name in RANKS:
-        for budget in BUDGETS:
-            key = {"data": name, "B": budget}
-            yield Case(key, lambda n=name, b=budget: list(sizes(n, b)))
+    return product(sizes, data=RANKS, B=BUDGETS)

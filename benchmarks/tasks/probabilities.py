@@ -19,16 +19,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pictures
 import threadpoolctl
 from data import shuffled
-from matplotlib import rc_context
-from matplotlib.figure import Figure
-from runner import Case, Row, given
+from models import accuracy, nystroem
+from runner import Case, Row, given, mean
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.kernel_approximation import Nystroem
 from sklearn.linear_model import LogisticRegression
-from sklearn.pipeline import make_pipeline
 from sklearn.svm import LinearSVC
 
 import budgetjax as bj
@@ -42,16 +40,12 @@ OURS, SVC, LOGISTIC = "budgetjax", "calibrated LinearSVC", "LogisticRegression"
 
 def models(X, budget: int, seed: int) -> dict[str, Any]:
     """The classifiers to compare."""
-
-    def features():
-        gamma = bj.default_gamma(X)
-        return Nystroem(gamma=gamma, n_components=budget, random_state=seed)
-
+    gamma = bj.default_gamma(X)
     svc = LinearSVC(C=PENALTY, fit_intercept=False, dual="auto")
     return {
         OURS: BudgetedKernelClassifier(budget, random_state=seed),
-        SVC: make_pipeline(features(), CalibratedClassifierCV(svc)),
-        LOGISTIC: make_pipeline(features(), LogisticRegression(C=PENALTY)),
+        SVC: nystroem(gamma, budget, CalibratedClassifierCV(svc), seed),
+        LOGISTIC: nystroem(gamma, budget, LogisticRegression(C=PENALTY), seed),
     }
 
 
@@ -71,55 +65,40 @@ def scores(chances, codes) -> dict[str, Any]:
         "log loss": -float(np.mean(logarithms)),
         "Brier score": float(np.mean(np.sum(away**2, axis=1))),
         "calibration error": float(np.abs(confidence - share).mean()),
-        "accuracy %": 100 * float(np.mean(chances.argmax(axis=1) == codes)),
+        "accuracy %": accuracy(chances.argmax(axis=1), codes),
     }
 
 
-def measured(name: str, budget: int, seeds: int) -> list[dict[str, Any]]:
+def measured(name: str, budget: int, seeds: int) -> list[Row]:
     """One row per classifier: means over the seeds."""
     data = shuffled(name)
     codes = np.searchsorted(np.unique(data.y_train), data.y_test)
     # This compiles before the clock starts.
     models(data.X_train, budget, 0)[OURS].fit(data.X_train, data.y_train)
-    found: dict[str, list[Any]] = {}
-    curves = {}
+    found: dict[str, list[Row]] = {}
     for seed in range(seeds):
         for kind, model in models(data.X_train, budget, seed).items():
             start = time.perf_counter()
             model.fit(data.X_train, data.y_train)
-            seconds = time.perf_counter() - start
+            row: Row = {"model": kind, "seconds": time.perf_counter() - start}
             chances = model.predict_proba(data.X_test)
-            row = scores(chances, codes) | {"seconds": seconds}
+            row |= scores(chances, codes)
+            row["curve"] = [part.tolist() for part in curve(chances, codes)]
             found.setdefault(kind, []).append(row)
-            points = [part.tolist() for part in curve(chances, codes)]
-            curves.setdefault(kind, points)
-    return [
-        {"model": kind}
-        | {key: float(np.mean([row[key] for row in rows])) for key in rows[0]}
-        | {"curve": curves[kind]}
-        for kind, rows in found.items()
-    ]
+    # The curve is that of the first seed.
+    return [mean(rows) for rows in found.values()]
 
 
 def draw(rows: list[Row], path: Path) -> None:
     """Reliability: the fraction of correct predictions against the probability."""
-    budget = min(row["B"] for row in rows)
-    known = {row["data"] for row in rows if row["B"] == budget}
-    names = [name for name in DATA if name in known]
-    with rc_context(plots.STYLE):
-        figure = Figure(figsize=(3.2 * len(names), 3.7), layout="constrained")
+    budget, path = min(row["B"] for row in rows), path.with_stem("reliability")
+    with pictures.panels(path, len(DATA), size=(3.2, 3.7)) as (figure, panels):
         title = f"{budget} vectors or components, {BINS} bins of equally many rows"
         figure.suptitle(title, x=0.01, ha="left")
-        panels = figure.subplots(1, len(names), squeeze=False)[0]
-        for panel, name in zip(panels, names, strict=True):
-            curves = {
-                row["model"]: row["curve"]
-                for row in rows
-                if (row["data"], row["B"]) == (name, budget)
-            }
-            plots.reliability(curves, axes=panel)
+        for panel, name in zip(panels, DATA, strict=True):
+            own = [row for row in rows if (row["data"], row["B"]) == (name, budget)]
+            plots.reliability({row["model"]: row["curve"] for row in own}, axes=panel)
             panel.set_title(name)
-        figure.savefig(path.with_name("reliability.png"), dpi=110)
 
 
 def prepare() -> None:

@@ -11,6 +11,7 @@ sees the data more than once, with and without a learned metric.
 """
 
 import functools
+import itertools
 from collections.abc import Iterator
 
 import jax
@@ -20,6 +21,7 @@ import optax
 from data import gammas_of, parts_of
 from jax.tree_util import Partial
 from methods import Task, linear, sgd, tested, tuned
+from models import rms
 from runner import Case, Row, given
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.kernel_approximation import Nystroem
@@ -44,8 +46,7 @@ METHODS = {
     f"SGD {loss}, {name}": sgd(LOSSES[loss], maintenance)
     for loss in LOSSES
     for name, maintenance in (("merge", bj.Merge()), ("project", bj.Project()))
-}
-METHODS |= {
+} | {
     "Fourier, B features": linear(bj.Fourier, LOSSES["squared"]),
     "Fourier, 4B features": linear(bj.Fourier, LOSSES["squared"], factor=4),
     "Nystrom": linear(bj.Nystrom, LOSSES["squared"]),
@@ -54,14 +55,12 @@ METHODS |= {
 NYSTROEM, RIDGE = "scikit-learn Nystroem, SGDRegressor", "scikit-learn KernelRidge"
 # Estimators by budget and seed; no hyperparameter is tuned.
 ESTIMATORS = {
-    "BudgetedKernelRegressor": lambda budget, seed: BudgetedKernelRegressor(
-        budget, random_state=seed
+    "BudgetedKernelRegressor": BudgetedKernelRegressor,
+    "BudgetedKernelRegressor, no metric": functools.partial(
+        BudgetedKernelRegressor, learn_metric=False
     ),
-    "BudgetedKernelRegressor, no metric": lambda budget, seed: BudgetedKernelRegressor(
-        budget, learn_metric=False, random_state=seed
-    ),
-    "scikit-learn HistGradientBoosting": lambda _, seed: HistGradientBoostingRegressor(
-        random_state=seed
+    "scikit-learn HistGradientBoosting": lambda _, random_state: (
+        HistGradientBoostingRegressor(random_state=random_state)
     ),
 }
 # Methods without a budget, and the training rows, which stand for it.
@@ -76,10 +75,6 @@ def error(state, X, y):
     return jnp.sqrt(jnp.mean((bj.decision_function(state, X) - y) ** 2))
 
 
-def rms(difference) -> float:
-    return float(np.sqrt(np.mean(difference**2)))
-
-
 def nystroem(data, parts, gammas, budget: int, orders: int):
     """scikit-learn's features and averaged gradient descent."""
 
@@ -90,15 +85,14 @@ def nystroem(data, parts, gammas, budget: int, orders: int):
         model.partial_fit(features.fit_transform(X), y)
         return rms(model.predict(features.transform(X_test)) - y_test)
 
-    grid = [(gamma, rate) for gamma in gammas for rate in PEER_RATES]
-    held = [fitted(parts, *point, seed=0) for point in grid]
-    gamma, rate = grid[int(np.argmin(held))]
+    grid = itertools.product(gammas, PEER_RATES)
+    held, gamma, rate = min((fitted(parts, *point, seed=0), *point) for point in grid)
     errors = []
     for seed in range(1, orders + 1):
         order = np.random.default_rng(seed).permutation(len(data.y_train))
         stream = data.X_train[order], data.y_train[order], data.X_test, data.y_test
         errors.append(fitted(stream, gamma, rate, seed))
-    return errors, min(held), {"gamma": gamma, "rate": rate}
+    return errors, held, {"gamma": gamma, "rate": rate}
 
 
 def ridge(data, parts, gammas):
@@ -109,19 +103,18 @@ def ridge(data, parts, gammas):
         model = KernelRidge(kernel="rbf", gamma=gamma, alpha=alpha).fit(X, y)
         return rms(model.predict(X_test) - y_test)
 
-    grid = [(gamma, alpha) for gamma in gammas for alpha in RIDGES]
-    held = [fitted(parts, *point) for point in grid]
-    gamma, alpha = grid[int(np.argmin(held))]
+    grid = itertools.product(gammas, RIDGES)
+    held, gamma, alpha = min((fitted(parts, *point), *point) for point in grid)
     stream = data.X_train, data.y_train, data.X_test, data.y_test
     chosen = {"gamma": gamma, "alpha": alpha}
-    return [fitted(stream, gamma, alpha)], min(held), chosen
+    return [fitted(stream, gamma, alpha)], held, chosen
 
 
 def estimated(make, data, budget: int, orders: int) -> list[float]:
     """Errors of an estimator in several orders."""
     errors = []
     for seed in range(1, orders + 1):
-        model = make(budget, seed).fit(data.X_train, data.y_train)
+        model = make(budget, random_state=seed).fit(data.X_train, data.y_train)
         errors.append(rms(model.predict(data.X_test) - data.y_test))
     return errors
 

@@ -14,7 +14,7 @@ import runpy
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -31,7 +31,7 @@ from river import (
     tree,
 )
 from river.datasets import synth
-from runner import Case, Row
+from runner import Case, Row, product
 
 import budgetjax as bj
 from budgetjax.datasets import load
@@ -41,13 +41,6 @@ BUDGET = 100
 FACTORS = (0.25, 1, 4, 16)
 DRIFTING = bj.AROW(drift=0.01)
 Rows = list[tuple[dict[Any, Any], Any]]
-
-
-class Stream(NamedTuple):
-    """Rows in time order; `drifts` describes their known drift."""
-
-    rows: Rows
-    drifts: str
 
 
 def listed(X: np.ndarray, y: np.ndarray) -> Rows:
@@ -60,9 +53,9 @@ def listed(X: np.ndarray, y: np.ndarray) -> Rows:
 
 def electricity() -> Rows:
     data = load("electricity")
-    X = np.concatenate([data.X_train, data.X_test])[:10_000]
-    y = np.concatenate([data.y_train, data.y_test])[:10_000]
-    return listed(X, y)
+    X = np.concatenate([data.X_train, data.X_test])
+    y = np.concatenate([data.y_train, data.y_test])
+    return listed(X[:10_000], y[:10_000])
 
 
 def turning() -> Rows:
@@ -77,27 +70,26 @@ def jump(before: Any, after: Any) -> Rows:
     return list(stream.take(5_000))
 
 
-def streams() -> dict[str, Callable[[], Stream]]:
-    agrawal = synth.Agrawal
-    return {
-        "Phishing": lambda: Stream(list(datasets.Phishing()), ""),
-        "Bananas": lambda: Stream(list(datasets.Bananas()), ""),
-        "ImageSegments": lambda: Stream(list(datasets.ImageSegments()), ""),
-        "electricity": lambda: Stream(electricity(), "real"),
-        "SEA": lambda: Stream(
-            jump(synth.SEA(0, 0.1, seed=0), synth.SEA(2, 0.1, seed=1)), "one change"
-        ),
-        "Agrawal": lambda: Stream(jump(agrawal(0, 0), agrawal(5, 1)), "one change"),
-        "RandomRBFDrift": lambda: Stream(
-            list(
-                synth.RandomRBFDrift(
-                    0, 0, n_classes=4, change_speed=0.002, n_drift_centroids=50
-                ).take(5_000)
-            ),
-            "all the time",
-        ),
-        "turning checkerboard": lambda: Stream(turning(), "in the middle third"),
-    }
+def centres() -> Rows:
+    """Four classes of 50 centres that move."""
+    moving = {"n_classes": 4, "change_speed": 0.002, "n_drift_centroids": 50}
+    return list(synth.RandomRBFDrift(0, 0, **moving).take(5_000))
+
+
+# What makes the rows, and their known drift.
+STREAMS: dict[str, tuple[Callable[[], Rows], str]] = {
+    "Phishing": (lambda: list(datasets.Phishing()), ""),
+    "Bananas": (lambda: list(datasets.Bananas()), ""),
+    "ImageSegments": (lambda: list(datasets.ImageSegments()), ""),
+    "electricity": (electricity, "real"),
+    "SEA": (
+        lambda: jump(synth.SEA(0, 0.1, seed=0), synth.SEA(2, 0.1, seed=1)),
+        "one change",
+    ),
+    "Agrawal": (lambda: jump(synth.Agrawal(0, 0), synth.Agrawal(5, 1)), "one change"),
+    "RandomRBFDrift": (centres, "all the time"),
+    "turning checkerboard": (turning, "in the middle third"),
+}
 
 
 def scaled(model: Any) -> Any:
@@ -105,9 +97,8 @@ def scaled(model: Any) -> Any:
 
 
 def ours(learner: bj.Learner, gamma: float | None = None) -> Callable[[bool], Any]:
-    return lambda several: scaled(
-        BudgetedClassifier(learner, budget=BUDGET, gamma=gamma)
-    )
+    given = {"budget": BUDGET, "gamma": gamma}
+    return lambda several: scaled(BudgetedClassifier(learner, **given))
 
 
 def linear(two: Any, several: Any) -> Callable[[bool], Any]:
@@ -138,14 +129,12 @@ LEARNERS: dict[str, Callable[[bool], Any]] = {
 
 def scored(model: Any, rows: Rows) -> dict[str, float]:
     """The accuracies and rows per processor second."""
-    fifth, accuracies = len(rows) // 5, []
+    fifth, validate = len(rows) // 5, evaluate.progressive_val_score
     start = time.process_time()
-    for part in (rows[:fifth], rows[fifth:]):
-        accuracies.append(
-            evaluate.progressive_val_score(part, model, metrics.Accuracy())
-        )
+    parts = rows[:fifth], rows[fifth:]
+    found = [validate(part, model, metrics.Accuracy()) for part in parts]
     seconds = time.process_time() - start
-    first, rest = (100 * accuracy.get() for accuracy in accuracies)
+    first, rest = (100 * accuracy.get() for accuracy in found)
     return {
         "accuracy %": first / 5 + 4 * rest / 5,
         "after a fifth %": rest,
@@ -163,7 +152,7 @@ def chosen(rows: Rows, learner: bj.Learner) -> dict[str, float]:
     return scored(model, rows) | {"gamma": best * usual}
 
 
-def learning(rows: Rows) -> list[dict[str, Any]]:
+def learning(rows: Rows) -> list[Row]:
     """Rows per second without predictions."""
     X = pd.DataFrame([x for x, _ in rows])
     X = (X - X.mean()) / X.std().replace(0, 1)
@@ -197,14 +186,14 @@ CHOSEN = {
 
 
 @functools.lru_cache(1)
-def stream_of(name: str) -> Stream:
-    return streams()[name]()
+def rows_of(name: str) -> Rows:
+    return STREAMS[name][0]()
 
 
 def measured(name: str, learner: str) -> Row:
     """The accuracy of a learner along a stream."""
-    rows, drifts = stream_of(name)
-    facts = {"rows": len(rows), "drift": drifts}
+    rows = rows_of(name)
+    facts = {"rows": len(rows), "drift": STREAMS[name][1]}
     if learner in CHOSEN:
         return facts | chosen(rows, CHOSEN[learner])
     several = len({y for _, y in rows}) > 2
@@ -215,9 +204,6 @@ def measured(name: str, learner: str) -> Row:
 
 def cases() -> Iterator[Case]:
     """All streams and learners, and learning alone."""
-    for name in streams():
-        for learner in (*LEARNERS, *CHOSEN):
-            key = {"stream": name, "learner": learner}
-            yield Case(key, functools.partial(measured, name, learner))
+    yield from product(measured, stream=STREAMS, learner=(*LEARNERS, *CHOSEN))
     key = {"stream": "electricity", "part": "learning alone"}
-    yield Case(key, lambda: learning(stream_of("electricity").rows))
+    yield Case(key, lambda: learning(rows_of("electricity")))

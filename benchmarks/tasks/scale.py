@@ -2,25 +2,16 @@
 
 mnist8m is eight million deformed copies of mnist's 60,000 training digits, by Loosli,
 Canu and Bottou (2007), "Training invariant support vector machines using selective
-sampling". That file is not available, so a seeded generator deforms the digits here: it
-moves each copy by up to a pixel, rotates it by up to 8 degrees, stretches and shears it
-by up to 8 percent, and warps it by smooth random fields of displacements with a
-deviation of 0.6 pixels. They are written as float32 to a `.npy` file (3.1 GB for a
-million), in random order. The test rows are mnist's own 10,000, which are not deformed.
+sampling". That file is not available, so a seeded generator deforms the digits here and
+writes them as float32 to a `.npy` file (3.1 GB for a million), in random order. The
+test rows are mnist's own 10,000, which are not deformed.
 
 The tasks have two classes: the round digits 3, 6, 8, 9 and 0 against the others, and
-one digit, 8, against the rest. Kernel and budget, 500, are the same for all learners.
-Each learns in its own process:
-
-- Pegasos with merging, and AROW, by `bj.fit_stream`;
-- "refit, once", which reads each row once: Pegasos on the first 8,192 rows chooses the
-  support vectors, and `bj.refit` takes these rows and the rest of the file as batches
-  of a generator;
-- "refit, again", which reads each row twice: Pegasos on all rows, and the same refit.
-
-Times are wall and processor seconds, compilation included. Memory is the peak of what
-the process holds itself (`RssAnon`), sampled every 20 ms, and what it held before.
-Pages of the mapped file do not count.
+one digit, 8, against the rest. Each learner has its own process: Pegasos with merging,
+and AROW, by `bj.fit_stream`; "refit, once", where Pegasos on the first 8,192 rows
+chooses the support vectors, and `bj.refit` takes these rows and the rest of the file as
+batches; and "refit, again", Pegasos on all rows, and the same refit. Times are wall and
+processor seconds, compilation included.
 
 A million rows take five minutes on a core. `rows=8000000` and `folder=/data`, where the
 file is kept, are fields.
@@ -39,7 +30,8 @@ from typing import Any
 import jax
 import numpy as np
 import timing
-from runner import Case, Row, given
+from models import error
+from runner import Case, Row, given, product
 from scipy import ndimage
 from tqdm import tqdm
 
@@ -61,7 +53,11 @@ def fields(count: int, seed: int) -> np.ndarray:
 
 
 def deformed(images: np.ndarray, bank: np.ndarray, seed: int) -> np.ndarray:
-    """Each image once, deformed: shape `(n, 28, 28)`."""
+    """Each image once, deformed: shape `(n, 28, 28)`.
+
+    It is moved by up to a pixel, rotated by up to 8 degrees, stretched and sheared by
+    up to 8 percent, and warped by two fields of the bank.
+    """
     random = np.random.default_rng(seed)
     n = len(images)
 
@@ -99,9 +95,8 @@ def generate(folder: Path, rows: int, seed: int = 0) -> tuple[Path, Path]:
     bank = fields(1000, seed)
     random = np.random.default_rng(seed)
     # Every digit equally often, in random order.
-    order = np.concatenate(
-        [random.permutation(len(images)) for _ in range(-(-rows // len(images)))]
-    )[:rows]
+    rounds = range(-(-rows // len(images)))
+    order = np.concatenate([random.permutation(len(images)) for _ in rounds])[:rows]
     np.save(paths[1], data.y_train[order])
     partial = paths[0].with_suffix(".partial")
     out = np.lib.format.open_memmap(partial, "w+", np.float32, (rows, 784))
@@ -125,12 +120,10 @@ def batches(paths: tuple[Path, Path], task: str) -> Iterator[tuple[Any, Any]]:
 
 def learned(learner: str, paths: tuple[Path, Path], task: str) -> Any:
     kernel, rows = bj.RBF(GAMMA), batches(paths, task)
+    shape: dict[str, Any] = {"num_features": 784, "budget": BUDGET}
     if learner == "AROW":
-        state = bj.AROW().init(kernel, num_features=784, budget=BUDGET)
-        return bj.fit_stream(state, rows).state
-    state = bj.Pegasos(regularization=REGULARIZATION).init(
-        kernel, num_features=784, budget=BUDGET
-    )
+        return bj.fit_stream(bj.AROW().init(kernel, **shape), rows).state
+    state = bj.Pegasos(regularization=REGULARIZATION).init(kernel, **shape)
     first: list[tuple[Any, Any]] = []
     while learner == "refit, once" and sum(len(y) for _, y in first) < KEPT:
         first.append(next(rows))
@@ -151,10 +144,10 @@ def child(learner: str, task: str, *paths: str) -> dict[str, Any]:
         wall, processor = time.perf_counter(), time.process_time()
         state = jax.block_until_ready(learned(learner, files, task))
         wall, processor = time.perf_counter() - wall, time.process_time() - processor
-    wrong = float(np.mean(np.asarray(bj.predict(state, X)) != y))
+    wrong = error(bj.predict(state, X), y)
     rows = len(np.load(files[1], mmap_mode="r"))
     return {
-        "error %": 100 * wrong,
+        "error %": wrong,
         "seconds": wall,
         "processor s": processor,
         "rows/s": rows / wall,
@@ -181,8 +174,6 @@ def paths_of(rows: int, folder: str | None) -> tuple[Path, Path]:
 def cases() -> Iterator[Case]:
     """Both tasks and all learners."""
     (folder,) = given("folder", None)
-    for rows in given("rows", 1_000_000):
-        for task in TASKS:
-            for learner in LEARNERS:
-                key = {"task": task, "learner": learner, "rows": rows}
-                yield Case(key, functools.partial(measured, *key.values(), folder))
+    run = functools.partial(measured, folder=folder)
+    rows = given("rows", 1_000_000)
+    return product(run, task=TASKS, learner=LEARNERS, rows=rows)

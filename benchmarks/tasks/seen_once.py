@@ -10,72 +10,58 @@ Times are processor seconds; a first run compiles.
 """
 
 import itertools
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import jax
 import numpy as np
+import timing
 from data import load
+from models import accuracy_of, empty, learned
 from runner import Case, Row, given
 
 import budgetjax as bj
 
 DATA = ("letter", "usps", "ijcnn1", "covtype-100k")
 KEPT, BATCH = 8192, 4096
+PEGASOS = bj.Pegasos(regularization=1e-4)
 
 
-def learners(num_features: int, num_classes: int, gamma: float, budget: int):
+def ways(**shape: Any) -> dict[str, Callable[..., Any]]:
     """Three methods for a stream, by name."""
-    shape = {"num_features": num_features, "num_classes": num_classes}
 
-    def streamed(learner, X, y):
-        state = learner.init(bj.RBF(gamma), budget=budget, **shape)
-        return bj.run(state, X, y)[0]
+    def streamed(learner: bj.Learner, X: Any, y: Any) -> Any:
+        return learned(empty(learner, X, **shape), X, y)
 
-    pegasos = bj.Pegasos(regularization=1e-4)
-
-    def once(X, y):
+    def once(X: Any, y: Any) -> Any:
         kept = min(KEPT, len(X) // 2)
-        state = streamed(pegasos, X[:kept], y[:kept])
+        state = streamed(PEGASOS, X[:kept], y[:kept])
         starts = range(kept, len(X), BATCH)
         rest = ((X[i : i + BATCH], y[i : i + BATCH]) for i in starts)
         return bj.refit(state, itertools.chain([(X[:kept], y[:kept])], rest))
 
-    def again(X, y):
-        return bj.refit(streamed(pegasos, X, y), X, y)
-
     return {
         "AROW": lambda X, y: streamed(bj.AROW(), X, y),
         "refit, once": once,
-        "refit, again": again,
+        "refit, again": lambda X, y: bj.refit(streamed(PEGASOS, X, y), X, y),
     }
 
 
-def measured(name: str, budget: int, orders: int) -> dict[str, Any]:
+def measured(name: str, budget: int, orders: int) -> Row:
     """One row of the table."""
-    data = load(name, True)
-    gamma = bj.default_gamma(data.X_train)
-    ways = learners(data.X_train.shape[1], data.num_classes, gamma, budget)
+    data = load(name)
+    shape = {"gamma": bj.default_gamma(data.X_train), "num_classes": data.num_classes}
     row: Row = {}
-    for way, learn in ways.items():
+    for way, learn in ways(budget=budget, **shape).items():
         learn(data.X_train, data.y_train)  # compiles
-        found = [one(learn, data, seed) for seed in range(orders)]
-        accuracy, seconds = np.mean(found, axis=0).tolist()
-        row |= {f"{way} %": accuracy, f"{way} s": seconds}
-    first, middle, last = (row[f"{way} %"] for way in ways)
+        found = []
+        for seed in range(orders):
+            order = np.random.default_rng(seed).permutation(len(data.y_train))
+            X, y = data.X_train[order], data.y_train[order]
+            model, seconds = timing.spent(lambda f=learn, X=X, y=y: f(X, y))
+            found.append((accuracy_of(model, data.X_test, data.y_test), seconds))
+        row[f"{way} %"], row[f"{way} s"] = np.mean(found, axis=0).tolist()
+    first, middle, last = (row[f] for f in row if f.endswith("%"))
     return row | {"part of the gap": (middle - first) / (last - first)}
-
-
-def one(learn: Callable[..., Any], data: Any, seed: int) -> tuple[float, float]:
-    """The accuracy after a stream in one order, in percent, and the seconds."""
-    order = np.random.default_rng(seed).permutation(len(data.y_train))
-    X, y = data.X_train[order], data.y_train[order]
-    start = time.process_time()
-    state = jax.block_until_ready(learn(X, y))
-    seconds = time.process_time() - start
-    right = np.asarray(bj.predict(state, data.X_test)) == data.y_test
-    return 100 * float(right.mean()), seconds
 
 
 def cases() -> Iterator[Case]:

@@ -10,14 +10,15 @@ sums, beside those of its rows.
 """
 
 import functools
-import time
 from collections.abc import Iterator
 from typing import Any
 from unittest import mock
 
 import jax
 import numpy as np
-from runner import Case
+import timing
+from models import accuracy_of, empty, learned
+from runner import Case, Row
 
 import budgetjax as bj
 from budgetjax import datasets
@@ -43,23 +44,11 @@ def order_rows(name: str, order: str, machines: int) -> list[np.ndarray]:
     return [random.permutation(part) for part in np.array_split(rows, machines)]
 
 
-def timed(call: Any) -> tuple[Any, float]:
-    """A result, and the processor seconds that it took."""
-    start = time.process_time()
-    result = jax.block_until_ready(call())
-    return result, time.process_time() - start
-
-
 def learn(name: str, rows: np.ndarray) -> Any:
     """A stream of these rows."""
     data, gamma = problem(name)
-    state = bj.Pegasos().init(
-        bj.RBF(gamma),
-        num_features=data.X_train.shape[1],
-        budget=BUDGET,
-        num_classes=data.num_classes,
-    )
-    return bj.run(state, data.X_train[rows], data.y_train[rows])[0]
+    X, y, classes = data.X_train[rows], data.y_train[rows], data.num_classes
+    return learned(empty(bj.Pegasos(), X, BUDGET, gamma, num_classes=classes), X, y)
 
 
 def refit(name: str, model: Any) -> tuple[Any, int]:
@@ -76,33 +65,26 @@ def refit(name: str, model: Any) -> tuple[Any, int]:
         return bj.refit(model, data.X_train, data.y_train), sent
 
 
-def accuracy(name: str, model: Any) -> float:
-    """Test accuracy in percent."""
-    data, _ = problem(name)
-    return 100 * float(
-        np.mean(np.asarray(bj.predict(model, data.X_test)) == data.y_test)
-    )
-
-
-def figures(name: str, order: str, machines: int) -> dict[str, Any]:
+def figures(name: str, order: str, machines: int) -> Row:
     """One row of the table."""
     data, _ = problem(name)
+    test = data.X_test, data.y_test
     parts = [
-        timed(lambda rows=rows: learn(name, rows))
+        timing.spent(lambda rows=rows: learn(name, rows))
         for rows in order_rows(name, order, machines)
     ]
     models, seconds = zip(*parts, strict=True)
     model, merging = models[0], 0.0
     if machines > 1:
-        model, merging = timed(lambda: bj.merge_models(models, BUDGET))
-    (refitted, sums), refitting = timed(lambda: refit(name, model))
+        model, merging = timing.spent(lambda: bj.merge_models(models, BUDGET))
+    (refitted, sums), refitting = timing.spent(lambda: refit(name, model))
     features = data.X_train.shape[1]
     columns = bj.support(model).coefficients.shape[1]
     return {
         "vectors in all": sum(int(one.expansion.num_active) for one in models),
-        "streamed %": float(np.mean([accuracy(name, one) for one in models])),
-        "merged %": accuracy(name, model),
-        "refitted %": accuracy(name, refitted),
+        "streamed %": float(np.mean([accuracy_of(one, *test) for one in models])),
+        "merged %": accuracy_of(model, *test),
+        "refitted %": accuracy_of(refitted, *test),
         "stream s": max(seconds),
         "merge s": merging,
         "refit s": refitting,

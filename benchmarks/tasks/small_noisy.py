@@ -13,20 +13,15 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from runner import Case, given
+from methods import ESTIMATORS
+from runner import Case, Row, given, mean
 from scipy.stats import rankdata
 from sklearn import datasets
 from sklearn.compose import TransformedTargetRegressor
-from sklearn.ensemble import (
-    HistGradientBoostingClassifier,
-    HistGradientBoostingRegressor,
-)
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, SVR
-
-from budgetjax.estimators import BudgetedKernelClassifier, BudgetedKernelRegressor
 
 SIZES = (50, 100, 300, 1000)
 TESTED, GENERATED = 2000, 3000
@@ -68,40 +63,34 @@ REGRESSION = {
 DATA = CLASSIFICATION | REGRESSION
 
 
-def models(name: str, seed: int) -> dict[str, Any]:
+def models(regresses: bool, seed: int) -> dict[str, Any]:
     """All with their defaults."""
-    if name in CLASSIFICATION:
-        return {
-            "budgetjax": BudgetedKernelClassifier(random_state=seed),
-            "linear": LogisticRegression(max_iter=1000),
-            "SVM": SVC(),
-            "boosted trees": HistGradientBoostingClassifier(random_state=seed),
-        }
     return {
-        "budgetjax": BudgetedKernelRegressor(random_state=seed),
-        "linear": Ridge(),
-        "SVM": SVR(),
-        "boosted trees": HistGradientBoostingRegressor(random_state=seed),
+        "budgetjax": ESTIMATORS["budgetjax, 100"](regresses, seed),
+        "linear": Ridge() if regresses else LogisticRegression(max_iter=1000),
+        "SVM": SVR() if regresses else SVC(),
+        "boosted trees": ESTIMATORS["HistGradientBoosting"](regresses, seed),
     }
 
 
-def measured(name: str, rows: int, seeds: int) -> dict[str, Any]:
+def measured(name: str, rows: int, seeds: int) -> Row:
     """The mean score of each in percent, and the rank of budgetjax."""
-    scores: dict[str, list[float]] = {}
+    scores: list[Row] = []
     for seed in range(seeds):
         X, y = DATA[name](seed)
         order = np.random.default_rng(seed).permutation(len(y))
         learned, tested = order[:rows], order[rows : rows + TESTED]
-        for method, model in models(name, seed).items():
+        row: Row = {}
+        for method, model in models(name in REGRESSION, seed).items():
             if name in REGRESSION:
                 model = TransformedTargetRegressor(model, transformer=StandardScaler())
             model = make_pipeline(StandardScaler(), model).fit(X[learned], y[learned])
-            score = model.score(X[tested], y[tested])
-            scores.setdefault(method, []).append(100 * score)
-    means = {method: float(np.mean(found)) for method, found in scores.items()}
-    ranks = rankdata(-np.array(list(means.values())))
-    each = zip(means, ranks, strict=True)
-    return means | {f"rank, {method}": float(rank) for method, rank in each}
+            row[method] = 100 * float(model.score(X[tested], y[tested]))
+        scores.append(row)
+    means = mean(scores)
+    ranks = rankdata([-score for score in means.values()]).tolist()
+    names = [f"rank, {method}" for method in means]
+    return means | dict(zip(names, ranks, strict=True))
 
 
 def cases() -> Iterator[Case]:

@@ -4,17 +4,9 @@ Every learner sees each stream once, in one order. The times are medians over ru
 the whole stream from an empty model, taken in turn in one process, compilation
 excluded. "predict" scores the same examples with the final model: learning cannot be
 faster. The peers are the tools that a user would pick instead (see `peers.py`). In the
-part "sweep" one model is compared with 64 on a CPU,
-in turn ("map") and in lockstep ("vmap"), and with up to 1,024 on an accelerator. The
-time on the clock is followed by the CPU time of all cores, which other work on the
-machine changes less.
-
-On CPUs, JAX 0.10 turns every operation in a loop into a separate kernel. With
-
-    XLA_FLAGS=--xla_backend_extra_options=xla_cpu_small_while_loop_byte_threshold=100000000
-
-set before Python starts, it compiles whole loops, as JAX 0.12 does for small ones. The
-flag is part of the results.
+part "sweep" one model is compared with 64 on a CPU, in turn ("map") and in lockstep
+("vmap"), and with up to 1,024 on an accelerator. The time on the clock is followed by
+the CPU time of all cores, which other work on the machine changes less.
 """
 
 import functools
@@ -29,6 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 import peers
 import timing
+from models import accuracy_of
 from runner import Case, asked, given
 
 import budgetjax as bj
@@ -38,6 +31,19 @@ from budgetjax.online import sweeps as sweeping
 LEARNERS = ("oldest", "forgetron", "smallest", "merge")
 # Learners with matrices of pairs, O(B^2) per update: measured only by name.
 OF_PAIRS = ("project", "projectron", "arow")
+KINDS = {
+    "forgetron": bj.Forgetron(),
+    "projectron": bj.Projectron(),
+    "arow": bj.AROW(),
+    "oldest": bj.Perceptron(),
+}
+# Pegasos, except for the first.
+STRATEGIES = {
+    "oldest": bj.RemoveOldest(),
+    "merge": bj.Merge(),
+    "project": bj.Project(),
+    "smallest": bj.RemoveSmallest(),
+}
 BUDGETS = (50, 100, 500)
 # Data: rows, gamma, regularization. ijcnn1 comes scaled; mnist is digits below 5
 # against the others, covtype the most frequent type against the others.
@@ -68,21 +74,10 @@ def load(name, most=None):
 
 def empty(name, gamma, regularization, num_features, budget):
     """An empty model."""
+    learner = KINDS.get(name) or bj.Pegasos(regularization=regularization)
+    given = {"maintenance": STRATEGIES[name]} if name in STRATEGIES else {}
     shape = {"num_features": num_features, "budget": budget}
-    kernel = bj.RBF(gamma)
-    others = {"forgetron": bj.Forgetron, "projectron": bj.Projectron, "arow": bj.AROW}
-    if name in others:
-        return others[name]().init(kernel, **shape)
-    if name == "oldest":
-        return bj.Perceptron().init(kernel, **shape, maintenance=bj.RemoveOldest())
-    strategies = {
-        "merge": bj.Merge(),
-        "project": bj.Project(),
-        "smallest": bj.RemoveSmallest(),
-    }
-    return bj.Pegasos(regularization=regularization).init(
-        kernel, **shape, maintenance=strategies[name]
-    )
+    return learner.init(bj.RBF(gamma), **shape, **given)
 
 
 @functools.lru_cache(1)
@@ -110,8 +105,7 @@ def learned(name, most, budget, which, repeats):
     row |= {key: value / n * 1e6 for key, value in seconds.items()}
     row["scan/blocks"] = row["scan us"] / row["blocks us"]
     row["blocks/predict"] = row["blocks us"] / row["predict us"]
-    right = np.asarray(bj.predict(final, X_test)) == y_test
-    row["accuracy %"] = 100 * float(np.mean(right))
+    row["accuracy %"] = accuracy_of(final, X_test, y_test)
     row["mistakes %"] = 100 * int(final.num_mistakes) / n
     same = np.array_equal(final.expansion.ages, expected.expansion.ages)
     return row | {"same model": "yes" if same else "no"}
@@ -120,59 +114,51 @@ def learned(name, most, budget, which, repeats):
 def peer(name, budget, which):
     """What a rival reaches; no row where it is not installed."""
     X, _, y, X_test, y_test, gamma, regularization = stream(name, None)
-    found = peers.PEERS[which](
-        *(X, y, X_test, y_test),
-        budget=budget,
-        gamma=gamma,
-        regularization=regularization,
-        seed=0,
-    )
-    if found is None:
-        return []
-    named = {"us": "blocks us", "accuracy": "accuracy %", "vectors": "vectors"}
-    return {name: found[key] for key, name in named.items()}
+    data = peers.Data(X, y, X_test, y_test)
+    found = peers.PEERS[which](data, budget, gamma, regularization, 0)
+    return [] if found is None else found
 
 
 def sweep(rows, repeats):
     """Time per model and example of many models at once, on ijcnn1 with B = 100."""
     _, X, y, *_ = stream("ijcnn1", rows)
-    n, num_features = X.shape
     on_cpu = jax.default_backend() == "cpu"
     for name in ("smallest", "merge"):
         for copies in (1,) if on_cpu else (1, 4, 16):
-            models = stacked(name, num_features, copies)
-            count = models.expansion.vectors.shape[0]
-            # By the way, the number of devices and that of models.
-            calls = {}
-            if copies == 1:
-                # On an accelerator one model is enough: the others would only queue up.
-                number = count if on_cpu else 1
-                alone = alone_calls(models, X, y, number)
-                calls["one by one", 1, number] = functools.partial(in_turn, alone)
-            for how in ("map", "vmap") if on_cpu else ("vmap",):
-                for devices in sorted({1, len(jax.devices())}):
-                    calls[how, devices, count] = functools.partial(
-                        sweep_how, how, models, X, y, jax.devices()[:devices]
-                    )
-            together = jax.jit(jax.vmap(lambda state: bj.run(state, X, y)))
-            calls["vmap of run", 1, count] = functools.partial(together, models)
-            seconds = timing.medians(calls, repeats)
+            calls = sweep_calls(stacked(name, X.shape[1], copies), X, y, on_cpu)
+            wall = timing.medians(calls, repeats)
             of_cores = timing.medians(calls, repeats, time.process_time)
-            for key in calls:
-                how, devices, number = key
+            for how, devices, number in calls:
+                unit = len(X) * number * 1e-6
                 yield {
                     "learner": name,
                     "models": number,
                     "how": how,
                     "devices": devices,
-                    "us a model and example": seconds[key] / (n * number) * 1e6,
-                    "of all cores": of_cores[key] / (n * number) * 1e6,
+                    "us a model and example": wall[how, devices, number] / unit,
+                    "of all cores": of_cores[how, devices, number] / unit,
                 }
 
 
-def in_turn(calls):
-    """The results of all calls."""
-    return [call() for call in calls]
+def sweep_calls(models, X, y, on_cpu):
+    """What is timed, by the way, the number of devices and that of models."""
+    count, calls = models.expansion.vectors.shape[0], {}
+    if count == 64:
+        # On an accelerator one model is enough: the others would only queue up.
+        number = count if on_cpu else 1
+        alone = [
+            timing.learning(jax.tree.map(lambda leaf, i=i: leaf[i], models), X, y)
+            for i in range(number)
+        ]
+        calls["one by one", 1, number] = lambda: [call() for call in alone]
+    for how in ("map", "vmap") if on_cpu else ("vmap",):
+        for devices in sorted({1, len(jax.devices())}):
+            calls[how, devices, count] = functools.partial(
+                sweep_how, how, models, X, y, jax.devices()[:devices]
+            )
+    together = jax.jit(jax.vmap(lambda state: bj.run(state, X, y)))
+    calls["vmap of run", 1, count] = functools.partial(together, models)
+    return calls
 
 
 def sweep_how(how, models, X, y, devices):
@@ -191,14 +177,6 @@ def stacked(name, num_features, copies):
             name, gamma, regularization, num_features, 100
         )
     )
-
-
-def alone_calls(models, X, y, count):
-    """`run` of each of the first models, with one program for all."""
-    return [
-        timing.learning(jax.tree.map(lambda leaf, i=i: leaf[i], models), X, y)
-        for i in range(count)
-    ]
 
 
 def cases() -> Iterator[Case]:

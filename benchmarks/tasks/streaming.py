@@ -15,11 +15,11 @@ import resource
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from runner import Case, given
+from runner import Case, Row, given
 
 GIB = 2**30
 CHUNK = 1_000_000
@@ -27,6 +27,7 @@ TEST_ROWS = 100_000
 # Without them, glibc and OpenBLAS each reserve address space for every thread.
 FRUGAL = {"MALLOC_ARENA_MAX": "1", "OPENBLAS_NUM_THREADS": "1"}
 BUDGET, GAMMA, REGULARIZATION = 100, 8.0, 1e-4
+KINDS = ("Parquet", "CSV")
 
 
 def generate(folder: Path, rows: int) -> dict[str, Path]:
@@ -38,10 +39,7 @@ def generate(folder: Path, rows: int) -> dict[str, Path]:
 
     from budgetjax.datasets import checkerboard
 
-    files = {
-        "Parquet": folder / "checkerboard.parquet",
-        "CSV": folder / "checkerboard.csv",
-    }
+    files = {kind: folder / f"checkerboard.{kind.lower()}" for kind in KINDS}
     kinds = {"x1": pa.float32(), "x2": pa.float32(), "label": pa.int8()}
     schema = pa.schema(list(kinds.items()))
     writers: list[Any] = [
@@ -58,7 +56,7 @@ def generate(folder: Path, rows: int) -> dict[str, Path]:
     return files
 
 
-def streamed(kind: str, path: str) -> dict[str, Any]:
+def streamed(kind: str, path: str) -> Row:
     """The result of `bj.fit_stream` on a file."""
     import budgetjax as bj
 
@@ -72,7 +70,7 @@ def streamed(kind: str, path: str) -> dict[str, Any]:
     return result(model.num_rows, seconds, model.state)
 
 
-def in_memory(kind: str, path: str) -> dict[str, Any]:
+def in_memory(kind: str, path: str) -> Row:
     """The result of `bj.run` on the same rows as arrays."""
     import jax
     import numpy as np
@@ -91,12 +89,6 @@ def in_memory(kind: str, path: str) -> dict[str, Any]:
     return result(len(y), time.perf_counter() - start, state)
 
 
-JOBS: dict[str, Callable[[str, str], dict[str, Any]]] = {
-    "fit_stream": streamed,
-    "run": in_memory,
-}
-
-
 def empty() -> Any:
     import budgetjax as bj
 
@@ -105,83 +97,68 @@ def empty() -> Any:
     )
 
 
-def result(rows: int, seconds: float, state: Any) -> dict[str, Any]:
+def result(rows: int, seconds: float, state: Any) -> Row:
     """The figures that a child process prints."""
-    import numpy as np
+    from models import accuracy_of
 
-    import budgetjax as bj
     from budgetjax.datasets import checkerboard
 
-    X, y = checkerboard(TEST_ROWS, seed=2**31)
-    kept = dict(
-        line.split(":", 1)
-        for line in Path("/proc/self/status").read_text().splitlines()
-    )
+    lines = Path("/proc/self/status").read_text().splitlines()
+    kept = dict(line.split(":", 1) for line in lines)
     return {
         "rows": rows,
         "seconds": seconds,
-        "accuracy": 100 * float(np.mean(np.asarray(bj.predict(state, X)) == y)),
+        "accuracy": accuracy_of(state, *checkerboard(TEST_ROWS, seed=2**31)),
         "GiB of addresses": int(kept["VmPeak"].split()[0]) * 1024 / GIB,
         "GiB resident": int(kept["VmHWM"].split()[0]) * 1024 / GIB,
     }
 
 
-def job(name: str, kind: str, path: str) -> dict[str, Any]:
-    """The result of a job in this process, which has imported nothing large yet."""
-    return JOBS[name](kind, path)
+def child(job: str, kind: str, path: Path, limit: int | None) -> Row:
+    """Runs a job in a process with a limited address space.
 
-
-def child(name: str, kind: str, path: Path, limit: int | None) -> dict[str, Any]:
-    """Runs a job in a process with a limited address space."""
+    The process has imported nothing large before.
+    """
     import timing
 
     def limited() -> None:
         if limit is not None:
             resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 
-    return timing.apart(
-        *("tasks.streaming", "job", name, kind, str(path)),
-        env=FRUGAL,
-        preexec_fn=limited,
-    )
+    given = {"env": FRUGAL, "preexec_fn": limited}
+    return timing.apart("tasks.streaming", job, kind, str(path), **given)
 
 
-def compared(files: dict[str, Path], repeats: int, limit: int) -> list[dict[str, Any]]:
-    """The table of results; the jobs take turns."""
-    jobs: list[tuple[str, str, int | None]] = [("run", "Parquet", None)]
-    jobs += [("fit_stream", kind, limit) for kind in files]
-    told: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    for _ in range(repeats):
-        for job, kind, most in jobs:
-            made = child(job, kind, files[kind], most)
-            told.setdefault((job, kind), []).append(made)
-
-    def rate(of: list[dict[str, Any]]) -> float:
-        return statistics.median(one["rows"] / one["seconds"] for one in of)
-
-    best = rate(told["run", "Parquet"])
-    return [
-        {
-            "learned by": f"bj.{job}",
-            "from": "memory" if job == "run" else kind,
-            "rows": of[0]["rows"],
-            "GiB of file": files[kind].stat().st_size / GIB if most else "",
-            "rows/s": round(rate(of)),
-            "part of bj.run": rate(of) / best,
-            "accuracy": of[0]["accuracy"],
-            "limit in GiB": most / GIB if most else "",
-            "GiB of addresses": max(one["GiB of addresses"] for one in of),
-            "GiB resident": max(one["GiB resident"] for one in of),
-        }
-        for job, kind, most in jobs
-        for of in [told[job, kind]]
-    ]
-
-
-def measured(rows: int, limit: float) -> list[dict[str, Any]]:
-    """All jobs, on files that are deleted afterwards."""
+def measured(rows: int, limit: float) -> list[Row]:
+    """All jobs, which take turns, on files that are deleted afterwards."""
+    most = round(limit * GIB)
+    jobs: list[tuple[str, str, int | None]] = [("in_memory", "Parquet", None)]
+    jobs += [("streamed", kind, most) for kind in KINDS]
+    told: dict[tuple, list[Row]] = {job: [] for job in jobs}
     with tempfile.TemporaryDirectory() as folder:
-        return compared(generate(Path(folder), rows), 3, round(limit * GIB))
+        files = generate(Path(folder), rows)
+        for _ in range(3):
+            for job, kind, limit_of in jobs:
+                made = child(job, kind, files[kind], limit_of)
+                told[job, kind, limit_of].append(made)
+        sizes = {kind: path.stat().st_size / GIB for kind, path in files.items()}
+    rates = {
+        job: statistics.median(one["rows"] / one["seconds"] for one in of)
+        for job, of in told.items()
+    }
+    table = []
+    for job, of in told.items():
+        in_memory, rate = job == jobs[0], rates[job]
+        row: Row = {"learned by": "bj.run" if in_memory else "bj.fit_stream"}
+        row |= {"from": "memory" if in_memory else job[1], "rows": of[0]["rows"]}
+        row |= {"rows/s": round(rate), "part of bj.run": rate / rates[jobs[0]]}
+        row["accuracy"] = of[0]["accuracy"]
+        if not in_memory:
+            row |= {"GiB of file": sizes[job[1]], "limit in GiB": limit}
+        for size in ("GiB of addresses", "GiB resident"):
+            row[size] = max(one[size] for one in of)
+        table.append(row)
+    return table
 
 
 def cases() -> Iterator[Case]:

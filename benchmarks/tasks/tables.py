@@ -10,7 +10,6 @@ time; the splits of a set have the same shape, so only the first one compiles. B
 those of the model file of `bj.save`, and for others of a pickle.
 """
 
-import functools
 import io
 import pickle
 import tempfile
@@ -19,12 +18,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import matplotlib
 import numpy as np
+import pictures
 from data import split
-from matplotlib.figure import Figure
 from methods import ESTIMATORS, InParts
-from runner import Case, Row
+from models import accuracy, rms
+from runner import Case, Row, product
 from scipy.stats import rankdata
 
 import budgetjax as bj
@@ -79,11 +78,9 @@ def figures(name: str, method: str, seed: int) -> Row:
     fitted = time.perf_counter()
     predicted = np.ravel(model.predict(table.X_test))
     ended = time.perf_counter()
+    score = accuracy(predicted, table.y_test)
     if table.is_regression:
-        error = np.sqrt(np.mean(np.square(predicted - table.y_test)))
-        score = float(error / np.std(table.y_train))
-    else:
-        score = 100 * float(np.mean(predicted == table.y_test))
+        score = rms(predicted - table.y_test) / float(np.std(table.y_train))
     return {
         "score": score,
         "rows": len(table.y_train),
@@ -104,82 +101,66 @@ def means(rows: list[Row], name: str, field: str) -> list[float]:
 
 
 def draw(rows: list[Row], path: Path) -> None:
-    """Ranks, errors against seconds, and seconds and accuracy against rows."""
-    with matplotlib.rc_context(bj.plots.STYLE):
-        draw_ranks(rows).savefig(path.with_stem("ranks"), dpi=130)
-        draw_lengths(rows).savefig(path.with_stem("lengths"), dpi=130)
+    draw_ranks(rows, path.with_stem("ranks"))
+    draw_lengths(rows, path.with_stem("lengths"))
 
 
-def draw_ranks(rows: list[Row]) -> Figure:
+def draw_ranks(rows: list[Row], path: Path) -> None:
     """The rank of each method on every table, and its errors against its seconds."""
-    errors, seconds = [], []
-    for name in DATA:
-        if found := means(rows, name, "score"):
-            # Errors of numbers are below 10.
-            errors.append([100 - x if max(found) > 10 else x for x in found])
-        if found := means(rows, name, "fit seconds"):
-            seconds.append(found)
-    ranks = rankdata(errors, axis=1)
-    trees = list(SHOWN).index(OTHERS[0])
+    scores = [found for name in DATA if (found := means(rows, name, "score"))]
+    seconds = [found for name in DATA if (found := means(rows, name, "fit seconds"))]
+    # Errors of numbers are below 10.
+    errors = [[100 - x if max(of) > 10 else x for x in of] for of in scores]
+    ranks, trees = rankdata(errors, axis=1), list(SHOWN).index(OTHERS[0])
     ratios = np.exp(np.mean([np.log(e) - np.log(e[trees]) for e in errors], axis=0))
     spent = np.exp(np.mean(np.log(seconds), axis=0))
-    figure = Figure(figsize=(9, 3.9), layout="constrained")
-    left, right = figure.subplots(1, 2)
-    order = np.argsort(-ranks.mean(axis=0))
-    labels = list(SHOWN.values())
-    for place, method in enumerate(order):
-        own, is_ours = ranks[:, method], method < len(OURS)
-        color = bj.plots.COLORS[0 if is_ours else 1]
-        values, counts = np.unique(own, return_counts=True)
-        left.scatter(
-            values, np.full(len(values), place), 14 * counts, color, alpha=0.35
+    order, labels = np.argsort(-ranks.mean(axis=0)), list(SHOWN.values())
+    with pictures.panels(path, 2, size=(4.5, 3.9)) as (_, [left, right]):
+        for place, method in enumerate(order):
+            own, is_ours = ranks[:, method], method < len(OURS)
+            color = bj.plots.COLORS[0 if is_ours else 1]
+            at, counts = np.unique(own, return_counts=True)
+            left.scatter(at, np.full(len(at), place), 14 * counts, color, alpha=0.35)
+            error = own.std(ddof=1) / len(own) ** 0.5
+            left.errorbar(
+                own.mean(), place, xerr=error, fmt="D", color=color, capsize=3
+            )
+            point = spent[method], ratios[method]
+            right.plot(*point, "D", color=color)
+            right.annotate(
+                *(labels[method].removesuffix(" vectors"), point),
+                *((0, 6 if is_ours else -15), "data", "offset points"),
+                ha="center",
+            )
+        left.set_yticks(range(len(order)), [labels[i] for i in order])
+        left.set_xlabel(
+            f"rank among {len(order)} on {len(ranks)} tables: each, and the mean"
         )
-        error = own.std(ddof=1) / len(own) ** 0.5
-        left.errorbar(own.mean(), place, xerr=error, fmt="D", color=color, capsize=3)
-        right.plot(spent[method], ratios[method], "D", color=color)
-        right.annotate(
-            labels[method].removesuffix(" vectors"),
-            (spent[method], ratios[method]),
-            (0, 6 if is_ours else -15),
-            textcoords="offset points",
-            ha="center",
-        )
-    left.set_yticks(range(len(order)), [labels[i] for i in order])
-    left.set(
-        xlabel=f"rank among {len(order)} on {len(ranks)} tables: each, and the mean"
-    )
-    right.set(xlabel="seconds of a fit", ylabel=f"errors / {OTHERS[0]}", xscale="log")
-    right.xaxis.set_major_formatter("{x:g}")
-    right.margins(0.3, 0.12)
-    return figure
+        ylabel = f"errors / {OTHERS[0]}"
+        right.set(xlabel="seconds of a fit", ylabel=ylabel, xscale="log")
+        right.xaxis.set_major_formatter("{x:g}")
+        right.margins(0.3, 0.12)
 
 
-def draw_lengths(rows: list[Row]) -> Figure:
+def draw_lengths(rows: list[Row], path: Path) -> None:
     """Seconds of a fit and accuracy against the number of rows."""
-    figure = Figure(figsize=(8, 3.2), layout="constrained")
-    panels = figure.subplots(1, 2)
-    for color, (method, label) in zip(bj.plots.COLORS, SHOWN.items(), strict=True):
-        own = [row for row in rows if row["method"] == method]
-        own = [row for name in LENGTHS for row in own if row["data"] == name]
-        if len(own) < len(LENGTHS):
-            continue
+    own = [row for name in LENGTHS for row in rows if row["data"] == name]
+    with pictures.panels(path, 2, size=(4, 3.2)) as (_, panels):
         for panel, field in zip(panels, ("fit seconds", "score"), strict=True):
-            line = [row["rows"] for row in own], [row[field] for row in own]
-            panel.plot(*line, "o-", color=color, label=label)
-    panels[0].set(xlabel="rows", ylabel="seconds of a fit", xscale="log", yscale="log")
-    panels[1].set(xlabel="rows", ylabel="test accuracy, %", xscale="log")
-    for panel in panels:
-        panel.xaxis.set_major_formatter("{x:,.0f}")
-    panels[0].yaxis.set_major_formatter("{x:g}")
-    panels[1].legend()
-    return figure
+            pictures.plot(panel, own, "method", "rows", field, names=SHOWN, marker="o")
+            panel.set(xlabel="rows", xscale="log")
+            panel.xaxis.set_major_formatter("{x:,.0f}")
+        panels[0].set(ylabel="seconds of a fit", yscale="log")
+        panels[0].yaxis.set_major_formatter("{x:g}")
+        panels[1].set_ylabel("test accuracy, %")
+        panels[1].legend()
 
 
 def cases() -> Iterator[Case]:
     """All tables, methods and splits."""
-    for name in (*DATA, *LENGTHS):
-        for method in ESTIMATORS:
-            for seed in range(SPLITS):
-                key = {"data": name, "method": method, "split": seed}
-                run = functools.partial(figures, name, method, seed)
-                yield Case(key, run, method in USUAL and name in DATA)
+
+    def usual(name: str, method: str, _: int) -> bool:
+        return method in USUAL and name in DATA
+
+    data, splits = (*DATA, *LENGTHS), range(SPLITS)
+    return product(figures, usual, data=data, method=ESTIMATORS, split=splits)

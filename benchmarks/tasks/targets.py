@@ -1,16 +1,14 @@
 """One class, quantiles and several outputs, compared to what a user would pick instead.
 
 `part=one-class`: rows of one class of a data set are learned, and the test part has
-the other classes too. `BudgetedOneClass` is compared to `SGDOneClassSVM` on `budget`
-`Nystroem` features, with `nu` the same rate. Both have the same kernel, with
-`default_gamma` of the training rows, or the factor times it. Figures are the area under
-the ROC curve and the fraction of new rows of the same class below the threshold, whose
+the other classes too. Both methods have the same kernel, with `default_gamma` of the
+training rows, or the factor times it, and the same rate. Figures are the area under the
+ROC curve and the fraction of new rows of the same class below the threshold, whose
 target is 5 percent.
 
-`part=quantiles`: levels 0.1, 0.5 and 0.9, the mean pinball loss on the test part in
-units of the targets' deviation, and the fraction of the targets below each.
-`BudgetedKernelRegressor` is compared to `QuantileRegressor` on `Nystroem` features and
-to `HistGradientBoostingRegressor`, which has one model per level and no budget.
+`part=quantiles`: the mean pinball loss of three levels on the test part in units of the
+targets' deviation, and the fraction of the targets below each. Boosted trees have one
+model per level and no budget.
 
 `part=outputs`: one model for all outputs, and one model per output.
 
@@ -24,12 +22,11 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+from models import nystroem
 from runner import Case, Row, given
 from sklearn.ensemble import HistGradientBoostingRegressor
-from sklearn.kernel_approximation import Nystroem
 from sklearn.linear_model import QuantileRegressor, SGDOneClassSVM
 from sklearn.metrics import mean_pinball_loss, r2_score, roc_auc_score
-from sklearn.pipeline import make_pipeline
 
 import budgetjax as bj
 from budgetjax import datasets
@@ -60,11 +57,6 @@ def fitted(make: Callable[[], Any], *data: Any) -> tuple[Any, float]:
     return model, time.perf_counter() - start
 
 
-def nystroem(gamma: float, budget: int, last: Any) -> Any:
-    features = Nystroem(gamma=gamma, n_components=budget, random_state=0)
-    return make_pipeline(features, last)
-
-
 def one_class(name: str, budget: int) -> Iterator[Row]:
     """One row per method and factor: means over the classes."""
     data, found = datasets.load(name), {}
@@ -75,12 +67,8 @@ def one_class(name: str, budget: int) -> Iterator[Row]:
         outside = data.y_test != label
         for factor in FACTORS:
             gamma = factor * bj.default_gamma(X)
-            ours = functools.partial(
-                *(BudgetedOneClass, budget),
-                rate=RATE,
-                gamma=gamma,
-                random_state=0,
-            )
+            given = {"rate": RATE, "gamma": gamma, "random_state": 0}
+            ours = functools.partial(BudgetedOneClass, budget, **given)
             svm = SGDOneClassSVM(nu=RATE, random_state=0)
             theirs = functools.partial(nystroem, gamma, budget, svm)
             makers = {"BudgetedOneClass": ours, "Nystroem, SGDOneClassSVM": theirs}
@@ -118,22 +106,6 @@ class Levels:
         return np.sort(found, axis=1)
 
 
-def linear_programs(gamma: float, budget: int) -> Levels:
-    def one(level: float) -> Any:
-        last = QuantileRegressor(quantile=level, alpha=1e-5)
-        return nystroem(gamma, budget, last)
-
-    return Levels(one, MOST_FOR_QUANTILES)
-
-
-def boosted() -> Levels:
-    return Levels(
-        lambda level: HistGradientBoostingRegressor(
-            loss="quantile", quantile=level, random_state=0
-        )
-    )
-
-
 def regression(name: str) -> tuple[np.ndarray, ...]:
     """Real data, or a function whose noise depends on the input."""
     if name != "waves":
@@ -151,20 +123,29 @@ def quantiles(name: str, budget: int) -> Iterator[Row]:
     X, y, X_test, y_test = regression(name)
     order = np.random.default_rng(1).permutation(len(y))
     X, y, gamma, unit = X[order], y[order], bj.default_gamma(X), y.std()
-    ours = functools.partial(
-        BudgetedKernelRegressor, budget, quantile=LEVELS, random_state=0
-    )
-    plain = functools.partial(ours, learn_metric=False)
+
+    def ours(**given: Any) -> Callable[[], Any]:
+        given |= {"quantile": LEVELS, "random_state": 0}
+        return lambda: BudgetedKernelRegressor(budget, **given)
+
+    def linear_program(level: float) -> Any:
+        last = QuantileRegressor(quantile=level, alpha=1e-5)
+        return nystroem(gamma, budget, last)
+
+    def boosted(level: float) -> Any:
+        given: Any = {"loss": "quantile", "quantile": level, "random_state": 0}
+        return HistGradientBoostingRegressor(**given)
+
     makers = {
-        "BudgetedKernelRegressor": ours,
-        "BudgetedKernelRegressor, no metric": plain,
-        "BudgetedKernelRegressor, vectors move": functools.partial(
-            plain, move_vectors=True
+        "BudgetedKernelRegressor": ours(),
+        "BudgetedKernelRegressor, no metric": ours(learn_metric=False),
+        "BudgetedKernelRegressor, vectors move": ours(
+            learn_metric=False, move_vectors=True
         ),
         f"Nystroem, QuantileRegressor, {MOST_FOR_QUANTILES} rows": (
-            functools.partial(linear_programs, gamma, budget)
+            lambda: Levels(linear_program, MOST_FOR_QUANTILES)
         ),
-        "HistGradientBoostingRegressor": boosted,
+        "HistGradientBoostingRegressor": lambda: Levels(boosted),
     }
     for method, make in makers.items():
         model, seconds = fitted(make, X, y)

@@ -12,26 +12,28 @@ best of 16 in hindsight. BUDGETJAX_DATA names a folder with cpusmall and electri
 
 import functools
 import itertools
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import timing
+from data import all_rows
+from models import empty, rms
 from river import datasets, forest, linear_model, neighbors, tree
 from river.datasets import synth
 from runner import Case, Row
 
 import budgetjax as bj
-from budgetjax.datasets import load
 from budgetjax.online import mixture
 
 KEEPS_PROGRAMS = True
 ROWS, BUDGET, FIRST, FIT = 6000, 100, 500, 2000
 LEVEL, DEVIATIONS = 0.9, 1.6448536
 WIDTHS, RATES = (1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1, 2), (0.1, 0.3, 0.8)
-MIXED = tuple(itertools.product((1 / 64, 1 / 8, 1 / 2, 2), RATES))
+FEW_WIDTHS = (1 / 64, 1 / 8, 1 / 2, 2)
+MIXED = tuple(itertools.product(FEW_WIDTHS, RATES))
 Both = tuple[np.ndarray, np.ndarray]
 
 
@@ -81,12 +83,8 @@ def channel(seed: int) -> Both:
     20 dB of noise.
     """
     random = np.random.default_rng(seed)
-    taps = np.array(
-        [
-            [1, -0.3817, -0.1411, 0.5789, 0.191],
-            [1, -0.0870, 0.9852, -0.2826, -0.1711],
-        ]
-    )
+    first = [1, -0.3817, -0.1411, 0.5789, 0.191]
+    taps = np.array([first, [1, -0.0870, 0.9852, -0.2826, -0.1711]])
     X = lags(random.normal(size=ROWS + 5), 5)[0][:, ::-1]
     clean = np.tanh(np.sum(X * taps[np.arange(len(X)) // 1500 % 2], axis=1))
     return X, clean + np.sqrt(0.01 * clean.var()) * random.normal(size=len(X))
@@ -104,8 +102,7 @@ def friedman(seed: int) -> Both:
 
 def demand(seed: int) -> Both:
     """The electricity demand of the next half hour, of yesterday's and last week's."""
-    data = load("electricity", standardise=False)
-    X = np.concatenate([data.X_train, data.X_test])
+    X, _ = all_rows("electricity")
     value, period, day = X[:, 4], X[:, 2], X[:, 1]
     t = np.arange(336, len(value))
     past = [value[t - k] for k in (1, 2, 3, 48, 49, 336)]
@@ -116,26 +113,14 @@ def demand(seed: int) -> Both:
 def of_river(stream: Any) -> Both:
     """The rows of a stream of river."""
     rows = list(itertools.islice(stream, ROWS))
-    return np.array([list(x.values()) for x, _ in rows], float), np.array(
-        [y for _, y in rows], float
-    )
+    X, y = [list(x.values()) for x, _ in rows], [y for _, y in rows]
+    return np.array(X, float), np.array(y, float)
 
 
 def water(seed: int) -> Both:
     """The flow of the next hour, of eight hours and the same hour yesterday."""
     value = np.array([y for _, y in datasets.WaterFlow()], float)
     return lags(value, 24)[0][:, [0, *range(16, 24)]], lags(value, 24)[1]
-
-
-def own(name: str) -> Callable[[int], Both]:
-    """Rows of a table in the order in which they are stored."""
-
-    def read(seed: int) -> Both:
-        data = load(name, standardise=False)
-        X = np.concatenate([data.X_train, data.X_test])
-        return X, np.concatenate([data.y_train, data.y_test])
-
-    return read
 
 
 GENERATED: dict[str, Callable[[int], Both]] = {
@@ -151,7 +136,7 @@ GENERATED: dict[str, Callable[[int], Both]] = {
 }
 STORED: dict[str, Callable[[int], Both]] = {
     "demand": demand,
-    "cpusmall": own("cpusmall"),
+    "cpusmall": lambda seed: all_rows("cpusmall"),
     "Trump approval": lambda seed: of_river(datasets.TrumpApproval()),
     "chicks": lambda seed: of_river(datasets.ChickWeights()),
     "water flow": water,
@@ -180,7 +165,7 @@ def figures(y: np.ndarray, mean: np.ndarray, variance: Any, half: Any) -> Row:
     """Of predictions before each row; `half` is that of the intervals."""
     late = slice(len(y) // 5, None)
     error = np.asarray(y - mean, float)
-    row: Row = {"rows": len(y), "RMSE": float(np.sqrt(np.mean(error[late] ** 2)))}
+    row: Row = {"rows": len(y), "RMSE": rms(error[late])}
     if variance is not None:
         v = np.asarray(variance, float)
         density = (np.log(2 * np.pi * v) + error**2 / v) / 2
@@ -209,13 +194,13 @@ def of_state(state: Any, X: np.ndarray, y: np.ndarray) -> Row:
     return figures(y, *map(np.asarray, prequential(state, X, y)))
 
 
+def start(learner: bj.Learner, X: np.ndarray, gamma: Any) -> Any:
+    """An empty model of this width over the number of columns."""
+    return empty(learner, X, BUDGET, gamma / X.shape[1], num_classes=None)
+
+
 def sgd(X: np.ndarray, gamma: Any, rate: Any) -> Any:
-    return bj.SGD(learning_rate=rate).init(
-        bj.RBF(gamma / X.shape[1]),
-        num_features=X.shape[1],
-        budget=BUDGET,
-        num_classes=None,
-    )
+    return start(bj.SGD(learning_rate=rate), X, gamma)
 
 
 def best_of(states: Any, X: np.ndarray, y: np.ndarray) -> Row:
@@ -230,12 +215,7 @@ def experts(X: np.ndarray, y: np.ndarray) -> Row:
 
 
 def tracker(X: np.ndarray, gamma: float, noise: float, forgetting: float) -> Any:
-    return bj.KRLST(noise=noise, forgetting=forgetting).init(
-        bj.RBF(gamma / X.shape[1]),
-        num_features=X.shape[1],
-        budget=BUDGET,
-        num_classes=None,
-    )
+    return start(bj.KRLST(noise=noise, forgetting=forgetting), X, gamma)
 
 
 def mixed(X: np.ndarray, y: np.ndarray, **given: Any) -> Row:
@@ -245,35 +225,29 @@ def mixed(X: np.ndarray, y: np.ndarray, **given: Any) -> Row:
 
 def mixed_sgd(X: np.ndarray, y: np.ndarray) -> Row:
     gammas, rates = (jnp.array(column) for column in zip(*MIXED, strict=True))
-    return of_state(
-        bj.Mixture().of(jax.vmap(functools.partial(sgd, X))(gammas, rates)), X, y
-    )
+    states = jax.vmap(functools.partial(sgd, X))(gammas, rates)
+    return of_state(bj.Mixture().of(states), X, y)
 
 
 def ridge(X: np.ndarray, y: np.ndarray) -> Row:
     """Kernel ridge regression of the first rows; later rows are not learned."""
-    rows = min(FIT, len(y) // 2)
-    found = []
-    for gamma, noise in itertools.product(
-        (1 / 64, 1 / 8, 1 / 2, 2), (1, 0.1, 0.01, 1e-4)
-    ):
+    rows, found = min(FIT, len(y) // 2), []
+    for gamma, noise in itertools.product(FEW_WIDTHS, (1, 0.1, 0.01, 1e-4)):
         kernel = bj.RBF(gamma / X.shape[1])
         inner = np.asarray(kernel.gram(X[:rows], X[:rows]), float)
         inner += noise * np.eye(rows)
         weights = np.linalg.solve(inner, y[:rows])
         mean = np.asarray(kernel.gram(X, X[:rows]), float) @ weights
-        found.append(float(np.sqrt(np.mean((y - mean)[rows:] ** 2))))
+        found.append(rms((y - mean)[rows:]))
     return {"rows": len(y), "RMSE": min(found)}
 
 
 def of_river_model(make: Callable[[], Any], X: np.ndarray, y: np.ndarray) -> Row:
     """The figures of a model of river, with densities if it says any."""
-    means: list[float] = []
-    deviations: list[float] = []
-    model = make()
+    means, deviations, model = [], [], make()
     for x, target in zip(X.tolist(), y.tolist(), strict=True):
         row: Any = dict(enumerate(x))
-        if isinstance(model, linear_model.BayesianLinearRegression):
+        if isinstance(model, BAYES):
             said: Any = model.predict_one(row, with_dist=True)
             means.append(said.mu)
             deviations.append(said.sigma)
@@ -283,10 +257,6 @@ def of_river_model(make: Callable[[], Any], X: np.ndarray, y: np.ndarray) -> Row
     half = DEVIATIONS * np.array(deviations)
     variance = np.square(deviations) if deviations else None
     return figures(y, np.array(means), variance, half)
-
-
-def bayes(smoothing: float | None) -> Callable[[], Any]:
-    return lambda: linear_model.BayesianLinearRegression(smoothing=smoothing)
 
 
 METHODS: dict[str, Callable[[np.ndarray, np.ndarray], Row]] = {
@@ -301,31 +271,31 @@ METHODS: dict[str, Callable[[np.ndarray, np.ndarray], Row]] = {
     "mixture of SGD": mixed_sgd,
     "kernel ridge, 2,000 rows": ridge,
 }
+BAYES = linear_model.BayesianLinearRegression
 RIVER: dict[str, Callable[[], Any]] = {
     "linear": linear_model.LinearRegression,
-    "Bayesian linear": bayes(None),
-    "Bayesian linear, 0.99": bayes(0.99),
+    "Bayesian linear": BAYES,
+    "Bayesian linear, 0.99": lambda: BAYES(smoothing=0.99),
     "Hoeffding adaptive tree": lambda: tree.HoeffdingAdaptiveTreeRegressor(seed=0),
     "nearest neighbours": neighbors.KNNRegressor,
     "adaptive random forest": lambda: forest.ARFRegressor(seed=0),
+}
+METHODS |= {
+    name: functools.partial(of_river_model, make) for name, make in RIVER.items()
 }
 
 
 def measured(stream: str, order: int, method: str) -> Row:
     """The figures of a method, and its time per row with compilation."""
     X, y = stream_of(stream, order)
-    start = time.process_time()
-    if method in METHODS:
-        row = METHODS[method](X, y)
-    else:
-        row = of_river_model(RIVER[method], X, y)
-    return row | {"us per row": 1e6 * (time.process_time() - start) / len(y)}
+    row, seconds = timing.spent(lambda: METHODS[method](X, y))
+    return row | {"us per row": 1e6 * seconds / len(y)}
 
 
 def cases() -> Iterator[Case]:
     """All streams in both orders; the forest, which takes a minute, in their own."""
     for stream, order in itertools.product(GENERATED | STORED, (0, 1)):
-        for method in (*METHODS, *RIVER):
+        for method in METHODS:
             key = {"stream": stream, "order": order, "method": method}
             usual = not order or method != "adaptive random forest"
             yield Case(key, functools.partial(measured, **key), usual)

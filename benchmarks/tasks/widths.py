@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 from data import load
-from runner import Case, Row, given
+from models import empty
+from runner import Case, Row, given, product
 
 import budgetjax as bj
 from budgetjax.online import mixture
@@ -31,25 +32,24 @@ def percent(state: Any, X: np.ndarray, y: np.ndarray) -> float:
     return 100 * int(bj.run(state, X, y)[0].num_mistakes) / len(y)
 
 
-def measured(name: str, most: int, order: int) -> Row:
+def measured(name: str, order: int, most: int) -> Row:
     """The mistakes of the mixture, of its experts and of the default."""
     data = load(name, True)
     at = np.random.default_rng(order).permutation(len(data.y_train))[:most]
     X, y = data.X_train[at], data.y_train[at]
-    shape = {"num_features": X.shape[1], "budget": BUDGET}
-    shape["num_classes"] = data.num_classes
+    shape: dict[str, Any] = {"budget": BUDGET, "num_classes": data.num_classes}
 
-    def alone(gamma: float, drift: float = 0.0) -> float:
-        return percent(bj.AROW(drift=drift).init(bj.RBF(gamma), **shape), X, y)
+    def alone(gamma: Any, drift: float = 0.0) -> float:
+        return percent(empty(bj.AROW(drift=drift), X, gamma=gamma, **shape), X, y)
 
-    unit = 1 / X.shape[1]
+    unit, mixed = 1 / X.shape[1], bj.Mixture()
     widths = [
         min(alone(multiple * unit, drift) for drift in mixture.DRIFTS)
         for multiple in mixture.GAMMAS
     ]
     return {
         "rows": len(y),
-        "mixture": percent(bj.Mixture().init(**shape), X, y),
+        "mixture": percent(mixed.init(num_features=X.shape[1], **shape), X, y),
         "default": alone(bj.default_gamma(X[:FIRST])),
         "best width": min(widths),
         "worst width": max(widths),
@@ -59,7 +59,4 @@ def measured(name: str, most: int, order: int) -> Row:
 def cases() -> Iterator[Case]:
     """All sets in two orders."""
     (most,) = given("rows", 10_000)
-    for name in DATA:
-        for order in (0, 1):
-            key = {"data": name, "order": order}
-            yield Case(key, functools.partial(measured, name, most, order))
+    return product(functools.partial(measured, most=most), data=DATA, order=(0, 1))
