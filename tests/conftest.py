@@ -179,7 +179,7 @@ def pytest_runtest_call(item):
 # process may have some 65,000. They are counted after so many programs: it takes a
 # while.
 PROGRAMS_TO_A_COUNT = 500
-MOST_MAPS = 40_000
+MOST_MAPS = 30_000
 compiled = []
 
 

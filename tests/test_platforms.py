@@ -67,7 +67,10 @@ def test_rows_are_written_at_once_on_a_gpu(axis, monkeypatch):
         array = array if axis == 0 else array.T
         return slots.put_rows(array, places, values, axis)
 
-    found = put(array.astype(np.float32), np.int32(places), values.astype(np.float32))
+    found = put(
+        *(array.astype(np.float32), [np.int32(place) for place in places]),
+        [*values.astype(np.float32)],
+    )
     found = found if axis == 0 else found.T
     np.testing.assert_array_equal(found[:-1], expected[:-1].astype(np.float32))
 
