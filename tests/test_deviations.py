@@ -173,7 +173,7 @@ def test_intervals_are_conformal():
 
 def test_targets_without_noise_are_no_error():
     X = np.linspace(-1, 1, 300)[:, None]
-    for y in (np.full(300, 7.0), X[:, 0]):
+    for y in (np.zeros(300), np.full(300, 7.0), X[:, 0]):
         mean, deviation = regressor().fit(X, y).predict(X, return_std=True)
         assert np.all(np.isfinite(deviation))
         assert np.all(deviation <= 0.05)

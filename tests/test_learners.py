@@ -262,10 +262,11 @@ def test_a_model_that_shrinks_for_long_stays_finite():
     [
         (bj.Pegasos(), 60, {"maintenance": bj.RemoveOldest()}),
         *slow(
-            (bj.Nystrom(), 30, {}), (bj.Fourier(), 30, {}), (bj.Perceptron(), 60, {})
+            *((bj.Pegasos(), 60, {}), (bj.Nystrom(), 30, {})),
+            *((bj.Fourier(), 30, {}), (bj.Perceptron(), 60, {})),
         ),
     ],
-    ids=["pegasos", "nystrom", "fourier", "perceptron"],
+    ids=["pegasos", "pegasos-merge", "nystrom", "fourier", "perceptron"],
 )
 def test_the_average_is_that_of_the_iterates(learner, budget, more):
     X, y = parity(60)

@@ -186,7 +186,7 @@ def test_rows_are_scaled_in_a_program_as_outside():
 
 
 def test_rows_that_have_no_scale():
-    with pytest.raises(ValueError, match=r"^Scaling.*X must|^X must"):
+    with pytest.raises(ValueError, match=r"^X must have squares that float64"):
         scaling.Scaling.empty(1).updated(np.array([[1e200], [-1e200]]))
     with pytest.raises(ValueError, match=r"X must have shape .n, num_features"):
         bj.default_gamma(np.ones(3))
