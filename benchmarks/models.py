@@ -31,7 +31,7 @@ def error(predicted: Any, y: Any) -> float:
 
 
 def accuracy_of(model: Any, X: Any, y: Any) -> float:
-    """The same, of a model's labels."""
+    """The accuracy of a model's labels in percent."""
     return accuracy(bj.predict(model, X), y)
 
 

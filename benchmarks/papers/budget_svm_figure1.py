@@ -22,10 +22,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import drawing
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pictures
 from matplotlib.colors import LogNorm
 from runner import Case, Row, given, oldest
 
@@ -220,7 +220,7 @@ def together(rows: list[Row], norm: str, key: str) -> np.ndarray:
 def draw(rows: list[Row], path: Path) -> None:
     """The error over (B, s); light cells have small errors."""
     ticks = [5, 10, 20, 30, 50]
-    with pictures.panels(path, len(STEPS), len(NORMS), (2.6, 2.9)) as (figure, panels):
+    with drawing.panels(path, len(STEPS), len(NORMS), (2.6, 2.9)) as (figure, panels):
         image: Any = None
         for line, norm in enumerate(NORMS):
             own = panels[line * len(STEPS) :]

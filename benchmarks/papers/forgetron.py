@@ -31,10 +31,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import drawing
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pictures
 from models import learned
 from runner import Case, Row, Task, given, mean
 
@@ -109,7 +109,7 @@ def counterexample() -> Row:
 
 def draw_bounds(rows: list[Row], path: Path) -> None:
     """Mistakes, and their bounds dashed, against the rounds."""
-    with pictures.panels(path, 4, size=(2.75, 3)) as (_, panels):
+    with drawing.panels(path, 4, size=(2.75, 3)) as (_, panels):
         for panel, row in zip(panels, rows, strict=True):
             for what, color in (("Perceptron", "#0072B2"), ("Forgetron", "#E69F00")):
                 for name, dashes in ((what, "-"), (f"{what}, bound", "--")):
@@ -220,10 +220,10 @@ def draw_figure_2(rows: list[Row], path: Path) -> None:
         groups.setdefault((row["data"], row["learner"], row["B"]), []).append(row)
     means = list(map(mean, groups.values()))
     names = {learner: learner for learner in LEARNERS if learner != "Perceptron"}
-    with pictures.panels(path, 2, size=(4, 3.4)) as (_, panels):
+    with drawing.panels(path, 2, size=(4, 3.4)) as (_, panels):
         for panel, name in zip(panels, BUDGETS, strict=True):
             own = [row for row in means if row["data"] == name]
-            pictures.plot(panel, own, "learner", "B", "error %", names=names)
+            drawing.plot(panel, own, "learner", "B", "error %", names=names)
             for row in own:
                 if row["learner"] == "Perceptron":
                     panel.axhline(row["error %"], ls="--", color="0.3", lw=1)

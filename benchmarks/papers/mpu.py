@@ -34,6 +34,7 @@ import scipy.sparse
 from data import all_rows
 from runner import Case, Row, Task, product
 from sklearn.svm import LinearSVC
+from timing import spent
 
 import budgetjax as bj
 from budgetjax import datasets
@@ -256,21 +257,17 @@ def beside_mpu(
     """A rival's figures, and MPU's least seconds of three runs, without compilation."""
     X, y, _ = problem(name)
     solved(bj.MPU, X, y, accuracy, max_steps=1)
-    taken = []
-    for _ in range(3):
-        start = time.perf_counter()
-        solved(bj.MPU, X, y, accuracy)
-        taken.append(time.perf_counter() - start)
+    run = functools.partial(solved, bj.MPU, X, y, accuracy)
+    ours = min(spent(run, time.perf_counter)[1] for _ in range(3))
     row = {"gap": gap, "rounds": rounds, "seconds": seconds}
-    return row | {"MPU's seconds": min(taken), "MPU's times": seconds / min(taken)}
+    return row | {"MPU's seconds": ours, "MPU's times": seconds / ours}
 
 
 def cut(name: str, _: str, accuracy: float) -> Row:
     """Cutting planes compared to MPU."""
     X, y, optimum = problem(name)
-    start = time.perf_counter()
-    found, rounds = cutting_planes(X, y, optimum * (1 + accuracy))
-    seconds = time.perf_counter() - start
+    run = functools.partial(cutting_planes, X, y, optimum * (1 + accuracy))
+    (found, rounds), seconds = spent(run, time.perf_counter)
     return beside_mpu(name, accuracy, float(found / optimum - 1), rounds, seconds)
 
 
@@ -285,9 +282,7 @@ def long_pegasos(name: str, _: str, accuracy: float) -> Row:
         )
 
     run(1)
-    start = time.perf_counter()
-    found = run(passes)
-    seconds = time.perf_counter() - start
+    found, seconds = spent(functools.partial(run, passes), time.perf_counter)
     gap = objective(found.model.weights, X, y) / optimum - 1
     return beside_mpu(name, accuracy, gap, passes, seconds)
 
@@ -297,10 +292,10 @@ def near_pegasos(name: str, _: str, accuracy: float) -> Row:
     X, y, optimum = problem(name)
 
     def measured(kind: Any, tolerance: float, **given: Any) -> tuple[Any, float]:
-        solved(kind, X, y, tolerance, max_steps=1, **given)
-        start = time.process_time()
-        found = solved(kind, X, y, tolerance, max_steps=PASSES, **given)
-        return found.history, time.process_time() - start
+        run = functools.partial(solved, kind, X, y, tolerance, **given)
+        run(max_steps=1)
+        found, seconds = spent(functools.partial(run, max_steps=PASSES))
+        return found.history, seconds
 
     history, seconds = measured(
         bj.LinearPegasos,

@@ -27,12 +27,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import drawing
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pictures
 from models import accuracy_of, empty, learned
 from runner import Case, Row, Task, given
+from timing import spent
 
 import budgetjax as bj
 from budgetjax import datasets
@@ -158,10 +159,9 @@ def cell(
     for seed in range(orders):
         X, y, X_test, y_test, _ = parts(name, seed)
         X, y = jnp.asarray(X), jnp.asarray(y)
-        start = time.perf_counter()
-        model = learn(width, X, y, seed)
-        jax.block_until_ready(model.expansion)
-        seconds += time.perf_counter() - start
+        run = functools.partial(learn, width, X, y, seed)
+        model, more = spent(run, time.perf_counter)
+        seconds += more
         found.append(accuracy_of(model, X_test, y_test))
         vectors = int(model.expansion.num_active)
     return {
@@ -299,16 +299,16 @@ def curve(
 def draw(rows: list[Row], path: Path) -> None:
     """Accuracies of both streams, and the time on waveform."""
     names = dict(zip(CURVES, CURVES, strict=True))
-    with pictures.panels(path, 3) as (_, panels):
+    with drawing.panels(path, 3) as (_, panels):
         for panel, name in zip(panels, ROWS, strict=False):
             own = [row for row in rows if (row["data"], row["B"]) == (name, 100)]
-            pictures.plot(
+            drawing.plot(
                 *(panel, own, "method", "lengths", "accuracies, %"), names=names
             )
             panel.set(title=f"{name}, B = 100", ylabel="test accuracy, %")
         for budget, dashes in {100: "-", 500: "--"}.items():
             own = [r for r in rows if (r["data"], r["B"]) == ("waveform", budget)]
-            pictures.plot(
+            drawing.plot(
                 *(panels[2], own, "method", "lengths", "seconds"),
                 names=names,
                 linestyle=dashes,

@@ -46,10 +46,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import drawing
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pictures
 import timing
 from data import all_rows, two_classes
 from models import error as error_of
@@ -255,7 +255,7 @@ def draw_figure_2(rows: list[Row], path: Path) -> None:
     """One panel per data set, error against kernel evaluations."""
     limits = {"reuters_moneyfx": (2, 8), "a9a": (14, 26), "mnist": (0, 5)}
     sizes = {row["data"]: row["examples"] for row in rows}
-    with pictures.panels(path, len(sizes), size=(4, 3.4)) as (_, panels):
+    with drawing.panels(path, len(sizes), size=(4, 3.4)) as (_, panels):
         at = dict(zip(sizes, panels, strict=True))
         for name, method in present(rows):
             own = mean_curve(rows, name, method)
@@ -329,7 +329,7 @@ def draw_figure_3(rows: list[Row], path: Path) -> None:
     curves = read(RESULTS / "papers/sbp_figure2.csv")
     sizes = {row["data"]: row["examples"] for row in curves}
     limits = {"reuters_moneyfx": (2, 8), "a9a": (14, 26), "mnist": (0, 11)}
-    with pictures.panels(path, len(SETTINGS), size=(3.6, 3.2)) as (_, panels):
+    with drawing.panels(path, len(SETTINGS), size=(3.6, 3.2)) as (_, panels):
         for panel, name in zip(panels, SETTINGS, strict=True):
             n = sizes[name]
             changes = np.geomspace(4, 2 * n, 60)
@@ -496,7 +496,7 @@ def draw_forest(rows: list[Row], path: Path) -> None:
     """The error against changes, labelled with the seconds."""
     (row,) = rows
     seconds, changes, _, error = np.array(row["curve"]).T
-    with pictures.panels(path, 1, size=(4.6, 3.2)) as (_, [panel]):
+    with drawing.panels(path, 1, size=(4.6, 3.2)) as (_, [panel]):
         panel.plot(changes, error, "o-", label="SBP")
         panel.axhline(1.8, ls="--", color="0.4")
         panel.annotate("LIBSVM in the paper, 35 hours", (changes[0], 2.8), fontsize=8)

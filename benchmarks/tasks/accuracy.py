@@ -17,8 +17,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import drawing
 import numpy as np
-import pictures
 from data import BINARY, GAMMAS, gammas_of, load, parts_of
 from methods import FITS, ONLINE, Task, mistakes, tested, tested_fit, tuned, tuned_fit
 from runner import Case, Row, given
@@ -129,7 +129,7 @@ def draw(rows: list[Row], path: Path) -> None:
     drawn = {name: lines for name, lines in drawn.items() if len(lines) >= ENOUGH}
     full = {(row["data"], row["method"]): 100 - row["accuracy %"] for row in last}
     height = -(-len(drawn) // PANELS)
-    with pictures.panels(path, PANELS, height, (3.6, 3.3)) as (figure, panels):
+    with drawing.panels(path, PANELS, height, (3.6, 3.3)) as (figure, panels):
         for panel, (name, lines) in zip(panels, drawn.items(), strict=False):
             for line in lines:
                 panel.errorbar(
@@ -153,4 +153,4 @@ def draw(rows: list[Row], path: Path) -> None:
             panel.yaxis.set_major_formatter("{x:g}")
         for panel in panels[::PANELS]:
             panel.set_ylabel("test error, %")
-        pictures.legend(figure, panels)
+        drawing.legend(figure, panels)

@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import drawing
 import numpy as np
-import pictures
 import threadpoolctl
 import timing
 from data import shuffled
@@ -119,7 +119,7 @@ def draw(rows: list[Row], path: Path) -> None:
     known = [row for row in rows if row["table"] == "budgets" and row["B"] <= 500]
     names = [name for name in DATA if sum(row["data"] == name for row in known) > 1]
     path, width = path.with_stem("seconds"), -(-len(names) // 2)
-    with pictures.panels(path, width, 2, (9 / width, 2.3)) as (figure, panels):
+    with drawing.panels(path, width, 2, (9 / width, 2.3)) as (figure, panels):
         for panel, name in zip(panels, names, strict=False):
             own = [row for row in known if row["data"] == name]
             for color, (model, label) in zip(
@@ -134,7 +134,7 @@ def draw(rows: list[Row], path: Path) -> None:
             panel.set_xticks([tick for tick in TICKS if low <= tick <= high])
             panel.xaxis.set_major_formatter("{x:g}")
             panel.minorticks_off()
-        pictures.legend(figure, panels, "outside upper center")
+        drawing.legend(figure, panels, "outside upper center")
         figure.supxlabel(
             "processor seconds of a fit with 100 (small) and 500 vectors (large)"
         )

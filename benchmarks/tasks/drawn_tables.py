@@ -10,8 +10,8 @@ import statistics
 from collections.abc import Iterator
 from pathlib import Path
 
+import drawing
 import numpy as np
-import pictures
 from drawn import categorical, draw_table, error, names
 from methods import ESTIMATORS
 from runner import Case, Row, given, oldest, product
@@ -75,7 +75,7 @@ def summarise(rows: list[Row]) -> Iterator[Row]:
 
 def draw(rows: list[Row], path: Path) -> None:
     """The ratio of errors on every table, from the least to the largest."""
-    with pictures.panels(path, 1, size=(6, 3.2)) as (_, [panel]):
+    with drawing.panels(path, 1, size=(6, 3.2)) as (_, [panel]):
         for of in ("labels", "numbers"):
             own = [row for row in rows if row.get("of") == of and row["seed"] == SEED]
             ratios = np.sort([row["ratio"] for row in own])

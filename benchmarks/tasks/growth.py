@@ -16,10 +16,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import drawing
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pictures
 import timing
 from models import empty
 from runner import Case, Row
@@ -89,17 +89,17 @@ def measured(axis: str, value: int, learner: str) -> dict[str, float]:
 def draw(rows: list[Row], path: Path) -> None:
     """Time above, memory below, with a panel for each axis."""
     labels = ("microseconds per example", "MiB of the run")
-    with pictures.panels(path, len(AXES), 2, (2.9, 2.7)) as (figure, panels):
+    with drawing.panels(path, len(AXES), 2, (2.9, 2.7)) as (figure, panels):
         for i, panel in enumerate(panels):
             field, axis = ("us", "MiB")[i // len(AXES)], list(AXES)[i % len(AXES)]
             own = [row for row in rows if row["axis"] == axis]
-            pictures.plot(panel, own, "learner", "value", field)
+            drawing.plot(panel, own, "learner", "value", field)
             panel.set(xscale="log", yscale="log", xlabel=axis)
             panel.grid(alpha=0.3)
         for panel, label in zip(panels[:: len(AXES)], labels, strict=True):
             panel.set_ylabel(label)
         panels[list(AXES).index("models")].set_ylabel("per model too")
-        pictures.legend(figure, panels)
+        drawing.legend(figure, panels)
 
 
 def cases() -> Iterator[Case]:

@@ -10,8 +10,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import drawing
 import numpy as np
-import pictures
 from data import load
 from models import accuracy_of, empty, learned
 from runner import Case, Row, product
@@ -60,11 +60,11 @@ def draw(rows: list[Row], path: Path) -> None:
     metrics = dict.fromkeys(row["metric"] for row in rows)
     names = {metric: f"metric, {metric}" for metric in metrics} | {"none": "refit"}
     below = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.17), "ncols": 2}
-    with pictures.panels(path, len(RANKS), size=(4.2, 4.2)) as (_, panels):
+    with drawing.panels(path, len(RANKS), size=(4.2, 4.2)) as (_, panels):
         for panel, name in zip(panels, RANKS, strict=True):
             own = [row | {"kB": row["bytes"] / 1000} for row in rows]
             own = [row for row in own if row["data"] == name]
-            pictures.plot(panel, own, "metric", "kB", "accuracy %", names=names)
+            drawing.plot(panel, own, "metric", "kB", "accuracy %", names=names)
             size, percent = PUBLISHED[name]
             panel.plot(size / 1000, percent, "k*", label="ProtoNN, published")
             panel.set(title=name, xlabel="kB of the model's file", xscale="log")

@@ -18,8 +18,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import drawing
 import numpy as np
-import pictures
 import threadpoolctl
 from data import shuffled
 from models import accuracy, nystroem
@@ -92,7 +92,7 @@ def measured(name: str, budget: int, seeds: int) -> list[Row]:
 def draw(rows: list[Row], path: Path) -> None:
     """Reliability: the fraction of correct predictions against the probability."""
     budget, path = min(row["B"] for row in rows), path.with_stem("reliability")
-    with pictures.panels(path, len(DATA), size=(3.2, 3.7)) as (figure, panels):
+    with drawing.panels(path, len(DATA), size=(3.2, 3.7)) as (figure, panels):
         title = f"{budget} vectors or components, {BINS} bins of equally many rows"
         figure.suptitle(title, x=0.01, ha="left")
         for panel, name in zip(panels, DATA, strict=True):

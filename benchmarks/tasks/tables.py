@@ -18,8 +18,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import drawing
 import numpy as np
-import pictures
 from data import split
 from methods import ESTIMATORS, InParts
 from models import accuracy, rms
@@ -115,7 +115,7 @@ def draw_ranks(rows: list[Row], path: Path) -> None:
     ratios = np.exp(np.mean([np.log(e) - np.log(e[trees]) for e in errors], axis=0))
     spent = np.exp(np.mean(np.log(seconds), axis=0))
     order, labels = np.argsort(-ranks.mean(axis=0)), list(SHOWN.values())
-    with pictures.panels(path, 2, size=(4.5, 3.9)) as (_, [left, right]):
+    with drawing.panels(path, 2, size=(4.5, 3.9)) as (_, [left, right]):
         for place, method in enumerate(order):
             own, is_ours = ranks[:, method], method < len(OURS)
             color = bj.plots.COLORS[0 if is_ours else 1]
@@ -145,9 +145,9 @@ def draw_ranks(rows: list[Row], path: Path) -> None:
 def draw_lengths(rows: list[Row], path: Path) -> None:
     """Seconds of a fit and accuracy against the number of rows."""
     own = [row for name in LENGTHS for row in rows if row["data"] == name]
-    with pictures.panels(path, 2, size=(4, 3.2)) as (_, panels):
+    with drawing.panels(path, 2, size=(4, 3.2)) as (_, panels):
         for panel, field in zip(panels, ("fit seconds", "score"), strict=True):
-            pictures.plot(panel, own, "method", "rows", field, names=SHOWN, marker="o")
+            drawing.plot(panel, own, "method", "rows", field, names=SHOWN, marker="o")
             panel.set(xlabel="rows", xscale="log")
             panel.xaxis.set_major_formatter("{x:,.0f}")
         panels[0].set(ylabel="seconds of a fit", yscale="log")
