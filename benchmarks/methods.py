@@ -19,13 +19,9 @@ import numpy as np
 import optax
 from jax.tree_util import Partial
 from models import error, fit_in_parts, nystroem
-from sklearn.cluster import MiniBatchKMeans
 from sklearn.ensemble import HistGradientBoostingClassifier
-from sklearn.impute import SimpleImputer
 from sklearn.linear_model import SGDClassifier
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
-from sklearn.svm import SVC, SVR, LinearSVC
+from sklearn.svm import SVC, LinearSVC
 
 import budgetjax as bj
 from budgetjax import losses
@@ -65,8 +61,6 @@ class Method(NamedTuple):
     init: Callable[..., Any]  # of (kernel, task, **hyperparameters)
     grid: dict[str, tuple[float, ...]]
     averages: bool = False
-    binary: bool = False
-    largest: float = np.inf
 
 
 def online(
@@ -74,7 +68,6 @@ def online(
     grid: dict[str, tuple[float, ...]] | None = None,
     averages: bool = False,
     seeded: bool = False,
-    limits: dict[str, Any] | None = None,
     **given: Any,
 ) -> Method:
     """A learner, `make(**hyperparameters)`, and what its `init` takes."""
@@ -84,12 +77,12 @@ def online(
         more |= {"seed": task.seed} if seeded else {}
         return task.empty(make(**chosen), kernel, **given, **more)
 
-    return Method(init, grid or {}, averages, **(limits or {}))
+    return Method(init, grid or {}, averages)
 
 
-def pegasos(maintenance, **limits) -> Method:
+def pegasos(maintenance) -> Method:
     grid = {"regularization": LAMBDAS}
-    return online(bj.Pegasos, grid, True, True, limits, maintenance=maintenance)
+    return online(bj.Pegasos, grid, True, True, maintenance=maintenance)
 
 
 def passive_aggressive(maintenance) -> Method:
@@ -154,12 +147,10 @@ ONLINE = {
     "Pegasos, project best": pegasos(bj.Project(best=True)),
     "Pegasos, delayed project": pegasos(bj.DelayedProject()),
     "Pegasos, merge": pegasos(bj.Merge()),
-    "Pegasos, merge any sign": pegasos(bj.Merge(same_sign=False), binary=True),
     "Pegasos, merge 3": pegasos(bj.MultiMerge(3)),
-    "Pegasos, merge best pair": pegasos(bj.MergeBestPair(), largest=100),
+    "Pegasos, merge best pair": pegasos(bj.MergeBestPair()),
     "SGD logistic, merge": sgd(losses.logistic, bj.Merge()),
     "PA-I, merge": passive_aggressive(bj.Merge()),
-    "PA-I, project best": passive_aggressive(bj.Project(best=True)),
     "PA-I, project onto nearest": passive_aggressive(bj.ProjectOntoNearest()),
     "Projectron++": online(
         functools.partial(bj.Projectron, margin_updates=True),
@@ -168,7 +159,7 @@ ONLINE = {
     "Perceptron, remove random": online(
         bj.Perceptron, seeded=True, maintenance=bj.RemoveRandom()
     ),
-    "Forgetron": online(bj.Forgetron, limits={"binary": True}),
+    "Forgetron": online(bj.Forgetron),
     "NORMA": online(
         bj.NORMA,
         {"learning_rate": (0.1, 0.3, 1.0), "regularization": (1e-4, 1e-3, 1e-2)},
@@ -178,7 +169,6 @@ ONLINE = {
     "Fourier, 4B features": linear(bj.Fourier, factor=4),
     "Nystrom": linear(bj.Nystrom),
     "AROW": online(bj.AROW, {"confidence": (0.01, 0.1, 1.0)}),
-    "AROW, drift": online(bj.AROW, {"drift": (0.001, 0.01, 0.1)}),
 }
 
 
@@ -300,14 +290,6 @@ def boosted(gamma, task, X, y):
     return HistGradientBoostingClassifier(random_state=0).fit(X, y).predict, {}
 
 
-def centres(gamma, task, X, y, penalty):
-    """Centres of k-means instead of the support vectors of a stream."""
-    kmeans = MiniBatchKMeans(task.budget, random_state=task.seed)
-    vectors = np.asarray(kmeans.fit(X).cluster_centers_)
-    state = task.empty(bj.AROW(), bj.RBF(gamma), vectors=vectors)
-    return predictor(bj.refit(state, X, y, penalty=penalty)), {}
-
-
 def nystroem_sgd(gamma, task, X, y, alpha):
     once: dict[str, Any] = {"average": True, "max_iter": 1, "tol": 0.0}
     last = SGDClassifier(alpha=alpha, random_state=task.seed, **once)
@@ -349,7 +331,6 @@ FITS = {
     "Pegasos, merge, metric": Fit(with_metric, {}, default=True),
     "Pegasos, merge, refit": Fit(refitted, {"penalty": PENALTIES}),
     "Pegasos, merge, refit, vectors moved": Fit(moved, {"penalty": PENALTIES}),
-    "k-means, refit": Fit(centres, {"penalty": PENALTIES}),
     "scikit-learn Nystroem, SGD": Fit(nystroem_sgd, {"alpha": (1e-4, 1e-5, 1e-6)}),
     "scikit-learn Nystroem, LinearSVC": Fit(
         nystroem_svm, {"penalty": PENALTIES}, rows=FEW
@@ -417,14 +398,10 @@ def ours(budget: int) -> Callable[[bool, int], Any]:
 
 
 class InParts:
-    """Our estimator of 100 vectors, which gets its rows once, in parts.
+    """Our estimator of 100 vectors, which gets its rows once, in parts."""
 
-    Columns are as they are, or standardised with the mean and the deviation of the
-    first part, where medians fill gaps.
-    """
-
-    def __init__(self, model: Any, scaler: Any = None) -> None:
-        self.model, self.scaler = model, scaler
+    def __init__(self, model: Any) -> None:
+        self.model = model
 
     @property
     def model_(self) -> Any:
@@ -433,19 +410,10 @@ class InParts:
     def fit(self, X: np.ndarray, y: np.ndarray) -> None:
         regresses = isinstance(self.model, BudgetedKernelRegressor)
         more = {} if regresses else {"classes": np.unique(y)}
-        if self.scaler is not None:
-            X = self.scaler.fit(X[:PART]).transform(X)
         fit_in_parts(self.model, X, y, PART, **more)
 
     def predict(self, X: np.ndarray) -> np.ndarray:
-        X = X if self.scaler is None else self.scaler.transform(X)
         return self.model.predict(X)
-
-
-def standardised_in_parts(is_regression: bool, seed: int) -> InParts:
-    model = ours(100)(is_regression, seed).set_params(encode=False)
-    scaler = make_pipeline(SimpleImputer(strategy="median"), StandardScaler())
-    return InParts(model, scaler)
 
 
 def of_package(package: str, name: str, **given: Any) -> Callable[[bool, int], Any]:
@@ -462,21 +430,14 @@ def of_package(package: str, name: str, **given: Any) -> Callable[[bool, int], A
     return make
 
 
-def exact(is_regression: bool, seed: int) -> Any:
-    return make_pipeline(StandardScaler(), SVR() if is_regression else SVC())
-
-
 ESTIMATORS: dict[str, Callable[[bool, int], Any]] = {
-    **{f"budgetjax, {budget}": ours(budget) for budget in (20, 100, 500, 1000)},
+    **{f"budgetjax, {budget}": ours(budget) for budget in (20, 100, 500)},
     "in parts": lambda *given: InParts(ours(100)(*given)),
-    "in parts, standardised": standardised_in_parts,
     "HistGradientBoosting": of_package("sklearn.ensemble", "HistGradientBoosting*"),
     "LightGBM": of_package("lightgbm", "LGBM*", verbose=-1),
     "XGBoost": of_package("xgboost", "XGB*"),
     "CatBoost": of_package("catboost", "CatBoost*", verbose=0),
     "random forest": of_package("sklearn.ensemble", "RandomForest*"),
-    "SVC": exact,
     "RealMLP": of_package("pytabkit", "RealMLP_TD_*"),
-    "TabM": of_package("pytabkit", "TabM_D_*"),
     "xRFM": of_package("pytabkit", "XRFM_D_*"),
 }

@@ -29,11 +29,9 @@ import timing
 from models import accuracy
 from sklearn.kernel_approximation import Nystroem
 from sklearn.linear_model import SGDClassifier
-from sklearn.svm import SVC
 from threadpoolctl import threadpool_limits
 
 REPEATS = 3
-SUBSAMPLE = 2_000
 Found = dict[str, float] | None
 
 
@@ -73,20 +71,6 @@ def nystroem(data: Data, budget, gamma, regularization, seed) -> Found:
     predicted = classifier.predict(features.transform(data.X_test))
     right = accuracy(predicted, data.y_test)
     return data.figures(min(seconds), right, len(features.components_))
-
-
-def svc(data: Data, budget, gamma, regularization, seed) -> Found:
-    """scikit-learn: the exact SVM, with an intercept, on a random part of the rows.
-
-    The time is wall time per row of that part, the median of several fits on one
-    thread. The budget plays no role: the solution has any number of support vectors.
-    """
-    rows = np.random.default_rng(seed).permutation(len(data.X))[:SUBSAMPLE]
-    few = data._replace(X=data.X[rows], y=data.y[rows])
-    classifier = SVC(kernel="rbf", gamma=gamma, C=1 / (regularization * len(rows)))
-    seconds = timing.median(lambda: classifier.fit(few.X, few.y), REPEATS)
-    right = accuracy(classifier.predict(data.X_test), data.y_test)
-    return few.figures(seconds, right, len(classifier.support_))
 
 
 def budgetedsvm(data: Data, budget, gamma, regularization, seed) -> Found:
@@ -222,7 +206,6 @@ def kol(data: Data, budget, gamma, regularization, seed) -> Found:
 # By the names that they have in results.
 PEERS: dict[str, Callable[..., Found]] = {
     "scikit-learn, Nystroem + SGD": nystroem,
-    f"scikit-learn, SVC on {SUBSAMPLE:,} rows": svc,
     "BudgetedSVM, BSGD with merging": budgetedsvm,
     "BudgetedSdualSVM, BSGD with merging by a table": budgeted_sdual_svm,
     "KOL, Forgetron": kol,

@@ -11,7 +11,8 @@ between `<!-- rows -->` and `<!-- end -->` stands when and where the rows of a p
 measured. Pictures are drawn again where their rows have changed. With `--check` nothing
 is written: it fails where a page says something else than the rows, where a row has no
 commit, where a row is older than the code that it measures, unless the line below the
-table says so, and where a picture is missing, is too large or shows other rows. With
+table says so, where nothing shows a row, and where a picture is missing, is too large
+or shows other rows. With
 `--old` it prints the commands that measure what is of earlier code, the shortest first,
 and their minutes on two cores.
 """
@@ -417,6 +418,18 @@ def differences(name: str, text: str | None = None) -> list[str]:
     return wrong + [f"{name}: {a!r}, not {b!r}" for a, b in apart[:20]]
 
 
+def idle() -> list[str]:
+    """Results of tasks that nothing shows; those of papers may stand for claims alone."""
+    used = {id(u.row) for one in ages.described()["table"] for u in cells_of(one)[1]}
+    wrong = []
+    for file in sorted(path.stem for path in RESULTS.glob("*.csv")):
+        drawn = file in pictures.DRAWN or file.endswith("_summary") or file in OF_PAPERS
+        number = sum(id(row) not in used for row in rows_of(file))
+        if number and not drawn:
+            wrong.append(f"{file}.csv: {number} rows that no page shows")
+    return wrong
+
+
 def unseen() -> list[str]:
     """Pictures that no page shows, and those that nothing draws."""
     texts = "".join((ROOT / name).read_text("utf-8") for name in pages())
@@ -452,7 +465,7 @@ def main() -> None:
     if given.old:
         print(*commands(), sep="\n")
         return
-    wrong = without_commit() + unseen()
+    wrong = without_commit() + idle() + unseen()
     for task in pictures.stale():
         if given.check:
             wrong.append(f"{task}: its pictures do not show its rows")

@@ -75,6 +75,16 @@ def test_a_row_without_a_commit_is_found(monkeypatch):
     assert "accuracy.csv: a row has no commit or no date" in report.without_commit()
 
 
+def test_a_row_that_nothing_shows_is_found():
+    assert report.idle() == []
+    rows = report.rows_of("memory")
+    rows.append(rows[0] | {"what": "nothing"})
+    try:
+        assert report.idle() == ["memory.csv: 1 rows that no page shows"]
+    finally:
+        rows.pop()
+
+
 @pytest.mark.usefixtures("written_once")
 def test_a_cell_that_was_changed_is_found():
     page = "benchmarks/accuracy.md"

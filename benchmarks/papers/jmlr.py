@@ -3,10 +3,8 @@
 Wang, Crammer and Vucetic (2012), "Breaking the curse of kernelization": one pass on a
 budget of 100 and of 500. The paper's own figures are beside these in `published.md`.
 
-`jmlr_table3` has Pegasos with merging, AROW, and refits of the former on three sets,
-with the protocol of `tasks/accuracy.py`, which has the others except DNA.
-
-`jmlr_table3_large` has the full large sets: covertype, 464,810 rows; waveform, 2
+`jmlr_table3_large` has the full large sets of Table 3; the others, except DNA, are in
+`tasks/accuracy.py`. They are covertype, 464,810 rows; waveform, 2
 million; the checkerboard, 10 million, without noise and with 15 percent of the training
 labels flipped. The refit sees the last 500,000 rows of the stream. Gamma is chosen for
 each cell of one pass as in `pegasos_table1`. Each cell is one stream; in all they take
@@ -34,34 +32,12 @@ import numpy as np
 import timing
 from models import accuracy_of, empty, learned
 from runner import Case, Row, Task, given, product
-from tasks import accuracy
 
 import budgetjax as bj
 from budgetjax import datasets
 from papers import pegasos
 
-# Table 3.
-
-METHODS = (
-    *("Pegasos, merge", "AROW"),
-    *("Pegasos, merge, refit by default", "Pegasos, merge, metric"),
-)
-
-
-def tuned(name: str, budget: int, method: str, orders: int) -> list[Row]:
-    """The rows of a method, with the number of orders."""
-    rows = accuracy.measured(name, budget, method, orders)
-    return [row | {"orders": orders} for row in rows]
-
-
-def table_3() -> Iterator[Case]:
-    """All sets, budgets and methods."""
-    (orders,), data = given("orders", 1), ("pendigits", "satimage", "shuttle")
-    measured = functools.partial(tuned, orders=orders)
-    return product(measured, data=data, B=(100, 500), method=METHODS)
-
-
-# Its large sets.
+# The large sets of Table 3.
 
 LARGE = ("covtype", "waveform", "checkerboard", "noisy checkerboard")
 TURNED, REFIT_ROWS = 0.15, 500_000
@@ -149,7 +125,6 @@ def in_float64() -> None:
 
 
 TASKS = {
-    "table3": Task(table_3),
     "table3_large": Task(table_3_large),
     "table4": Task(table_4, prepare=in_float64),
 }

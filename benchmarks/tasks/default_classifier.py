@@ -4,11 +4,10 @@ Only the budget is chosen: `BudgetedKernelClassifier(budget)` stands against a p
 of `Nystroem` with `budget` components and the same gamma, and `LinearSVC` with the same
 penalty. Features are standardised. Seconds are processor seconds of all threads in a
 second `fit`, which compiles nothing, with one thread for BLAS: the median of several
-fits, taken in turn. `table=order` feeds the training rows to `partial_fit` in sorted
-orders.
+fits, taken in turn. `table=order` has the training rows in sorted orders, which
+`partial_fit` gets in parts.
 """
 
-import functools
 import statistics
 import warnings
 from collections.abc import Iterator
@@ -21,11 +20,9 @@ import threadpoolctl
 import timing
 from data import shuffled
 from models import accuracy, fit_in_parts, nystroem
-from runner import Case, Row, given
+from runner import Case, Row, product
 from sklearn.cluster import MiniBatchKMeans
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.kernel_approximation import Nystroem
-from sklearn.linear_model import SGDClassifier
 from sklearn.svm import LinearSVC
 
 import budgetjax as bj
@@ -35,6 +32,7 @@ DATA = (
     *("pendigits", "satimage", "usps", "letter", "shuttle", "ijcnn1"),
     *("checkerboard", "a9a", "covtype-100k"),
 )
+SORTED = ("letter", "ijcnn1")
 # What the picture shows.
 SHOWN = {
     "default": "default classifier",
@@ -91,15 +89,11 @@ def orders(X: Any, y: Any) -> dict[str, Any]:
 
 
 def order(name: str, budget: int) -> list[Row]:
-    """The accuracy of `partial_fit` on sorted streams.
-
-    The features of averaged SGD are of rows drawn from the whole stream.
-    """
+    """The accuracy of `partial_fit` on sorted streams."""
     data, table = shuffled(name), []
     kinds: Any = {"default": {}, "one pass, refit=False": {"refit": False}}
     X, y = data.X_train, data.y_train
-    gamma, classes = bj.default_gamma(X), np.unique(y)
-    features = Nystroem(gamma=gamma, n_components=budget, random_state=0).fit(X)
+    classes = np.unique(y)
     for shown, rows in orders(X, y).items():
         row: Row = {"order": shown}
         part = X[rows], y[rows]
@@ -107,16 +101,13 @@ def order(name: str, budget: int) -> list[Row]:
             model = BudgetedKernelClassifier(budget, random_state=0, **more)
             fit_in_parts(model, *part, PART, classes=classes)
             row[f"{kind} %"] = accuracy(model.predict(data.X_test), data.y_test)
-        sgd, mapped = SGDClassifier(average=True, random_state=0), features.transform(X)
-        fit_in_parts(sgd, mapped[rows], y[rows], PART, classes=classes)
-        found = sgd.predict(features.transform(data.X_test))
-        table.append(row | {"Nystroem, averaged SGD %": accuracy(found, data.y_test)})
+        table.append(row)
     return table
 
 
 def draw(rows: list[Row], path: Path) -> None:
     """Accuracy against seconds: a panel for each set, from 100 to 500 vectors."""
-    known = [row for row in rows if row["table"] == "budgets" and row["B"] <= 500]
+    known = [row for row in rows if row["table"] == "budgets"]
     names = [name for name in DATA if sum(row["data"] == name for row in known) > 1]
     path, width = path.with_stem("seconds"), -(-len(names) // 2)
     with drawing.panels(path, width, 2, (9 / width, 2.3)) as (figure, panels):
@@ -148,10 +139,10 @@ def prepare() -> None:
 
 
 def cases() -> Iterator[Case]:
-    """All budgets, and sorted rows where they are asked for."""
-    for name in DATA:
-        for budget in given("B", 100, 500, 1000):
-            key = {"table": "budgets", "data": name, "B": budget}
-            yield Case(key, functools.partial(budgets, name, budget))
-        key = {"table": "order", "data": name, "B": 100}
-        yield Case(key, functools.partial(order, name, 100), False)
+    """Budgets, and sorted rows of two sets."""
+
+    def measured(table: str, name: str, budget: int) -> Row | list[Row]:
+        return {"budgets": budgets, "order": order}[table](name, budget)
+
+    yield from product(measured, table=("budgets",), data=DATA, B=(100, 500))
+    yield from product(measured, table=("order",), data=SORTED, B=(100,))

@@ -2,9 +2,7 @@
 
 `BudgetedKernelRegressor` with its defaults is compared to `GaussianProcessRegressor` on
 2,000 of the rows, with a Gaussian kernel of one width and white noise, whose parameters
-maximise the likelihood; its columns are standardised and missing values are means. "One
-deviation" is that of the first's held-out errors for every row, as a Gaussian: what the
-rest of a `Spread` is worth.
+maximise the likelihood; its columns are standardised and missing values are means.
 
 Coverage is the share of test targets within an interval for 50, 80, 90 or 95 percent.
 The log density of the targets is that of a Gaussian with the mean and deviation of each
@@ -30,15 +28,13 @@ from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-import budgetjax as bj
 from budgetjax.estimators import BudgetedKernelRegressor
 
 # The last has known noise, the same everywhere.
 DATA = ("diabetes", "cpusmall", "ames", "loans-6k", "wages-20k", "diamonds-10k")
 DATA += ("flights-10k", "births-20k", "friedman")
 LEVELS, ROWS, BUDGET = (50, 80, 90, 95), 2000, 100
-OURS, SAME = "budgetjax", "one deviation"
-PROCESS = "GaussianProcessRegressor"
+OURS, PROCESS = "budgetjax", "GaussianProcessRegressor"
 
 
 def table(name: str, seed: int) -> Table:
@@ -75,8 +71,8 @@ def gaussian(mean, deviation) -> dict[int, Any]:
     }
 
 
-def ours(data: Table, seed: int) -> list[Row]:
-    """Rows of the estimator, and of one deviation for all rows."""
+def ours(data: Table, seed: int) -> Row:
+    """The row of the estimator."""
     model = BudgetedKernelRegressor(BUDGET, random_state=seed)
     model.fit(data.X_train, data.y_train)
     y, unit = data.y_test, float(np.std(data.y_test))
@@ -84,13 +80,7 @@ def ours(data: Table, seed: int) -> list[Row]:
     ends = {
         level: model.predict_interval(data.X_test, level / 100).T for level in LEVELS
     }
-    # The held-out errors are those for which a Gaussian of this deviation is the best.
-    held = bj.variance(model, data.X_train[:: max(1, len(data.X_train) // 5000)])
-    same = np.full_like(mean, np.sqrt(np.mean(held)))
-    return [
-        {"model": OURS, **figures(y, mean, deviation, ends, unit)},
-        {"model": SAME, **figures(y, mean, same, gaussian(mean, same), unit)},
-    ]
+    return {"model": OURS, **figures(y, mean, deviation, ends, unit)}
 
 
 def process(data: Table, seed: int) -> Row:
@@ -116,7 +106,7 @@ def measured(name: str, seeds: int) -> list[Row]:
             y_train=np.asarray(data.y_train, float),
             y_test=np.asarray(data.y_test, float),
         )
-        for row in (*ours(data, seed), process(data, seed)):
+        for row in (ours(data, seed), process(data, seed)):
             found.setdefault(row["model"], []).append(row | sizes)
     return [mean(rows) for rows in found.values()]
 

@@ -3,10 +3,8 @@
 Figures are wall and CPU seconds of a process from start to end, imports and compilation
 included, as medians of several runs that take turns. Estimators and the command line
 keep compiled programs: their figures are with an empty folder (cold) and with the one
-that the last run has filled (warm). So are those of `fit` alone on five data sets of
-different shapes, one after the other in one process, with imports as a figure of their
-own. `loops` divides the CPU seconds by those of a plain Python loop of ten million
-additions in the same run, so that figures of two machines, or of a busy one, compare.
+that the last run has filled (warm). So are those of five data sets of different shapes,
+fitted one after the other in one process.
 """
 
 import compileall
@@ -38,17 +36,9 @@ state = bj.{init}
 state, scores = bj.run(state, X, y)
 """
 
-# `refit` includes a cheap learner's compilation: subtract "run perceptron".
-REFIT = """
-state = bj.refit(state, X, y)
-"""
-
 SHAPE = "bj.RBF(0.05), num_features=16, budget=100"
 LEARNERS = {
-    "perceptron": f"Perceptron().init({SHAPE}, maintenance=bj.RemoveOldest())",
-    "passive_aggressive": f"PassiveAggressive().init({SHAPE})",
     "pegasos": f"Pegasos(regularization=1e-3).init({SHAPE})",
-    "projectron": f"Projectron().init({SHAPE})",
     "arow": f"AROW().init({SHAPE})",
 }
 
@@ -60,24 +50,14 @@ BudgetedKernelClassifier().fit(X, classes)
 # Rows, columns and classes.
 SHAPES = ((5000, 10, 2), (5200, 11, 2), (4100, 14, 3), (7000, 25, 5), (2500, 8, 2))
 FIVE = f"""
-import time
-began = time.perf_counter(), time.process_time()
 import numpy as np
 from budgetjax.estimators import BudgetedKernelClassifier
-def report(name):
-    global began
-    ended = time.perf_counter(), time.process_time()
-    print(name, *(b - a for a, b in zip(began, ended)), sep=";", flush=True)
-    began = time.perf_counter(), time.process_time()
-report("import")
 for rows, columns, classes in {SHAPES}:
     X = np.random.default_rng(rows).normal(size=(rows, columns))
     values = X[:, 0] * X[:, 1] + np.sin(2 * X[:, 2])
     edges = np.quantile(values, np.arange(1, classes) / classes)
     y = np.searchsorted(edges, values)
-    began = time.perf_counter(), time.process_time()
     BudgetedKernelClassifier(random_state=0).fit(X, y)
-    report(f"{{rows}} rows, {{columns}} columns, {{classes}} classes")
 """
 
 NYSTROEM = """
@@ -87,18 +67,12 @@ from sklearn.svm import LinearSVC
 make_pipeline(Nystroem(gamma=0.05, n_components=100), LinearSVC()).fit(X, classes)
 """
 
-LOOP = "s = 0\nfor i in range(10**7): s += i"
-
 
 def scripts():
     """Name and source of every script."""
     few, many = DATA.format(rows=2000), DATA.format(rows=5000)
-    yield "import numpy", "import numpy"
-    yield "import budgetjax", "import budgetjax"
     for name, init in LEARNERS.items():
         yield f"run {name}", few + RUN.format(init=init)
-    perceptron = RUN.format(init=LEARNERS["perceptron"])
-    yield "run perceptron, refit", few + perceptron + REFIT
     yield "fit, Nystroem + LinearSVC", many + NYSTROEM
 
 
@@ -134,40 +108,29 @@ def everything(repeats):
     train = [sys.executable, "-m", "budgetjax", "train", str(table)]
     train += ["--target", "label", "--model", str(folder / "m"), "--quiet"]
     fit = [sys.executable, "-c", DATA.format(rows=5000) + FIT]
+    five = [sys.executable, "-c", FIVE]
     timed = {}
 
-    def note(name, wall, used):
+    def take(name, command, environment):
+        wall, used = seconds_of(command, environment)
         walls, uses = timed.setdefault(name, ([], []))
         walls.append(wall)
         uses.append(used)
         print(f"{name}: {wall:.1f} s, {used:.1f} s of CPU", flush=True)
 
-    def take(name, command, environment):
-        note(name, *seconds_of(command, environment))
-
+    kept = {"train": train, "fit, default classifier": fit, "five fits": five}
     for repeat in range(repeats):
-        take("ten million additions", [sys.executable, "-c", LOOP], base)
         for name, source in scripts():
             take(name, [sys.executable, "-c", source], base)
-        for name, command in (("train", train), ("fit, default classifier", fit)):
+        for name, command in kept.items():
             place = str(folder / f"{name}-{repeat}")
             for state in ("cold", "warm"):
                 take(f"{name}, {state}", command, base | {"XDG_CACHE_HOME": place})
-        cached = base | {"XDG_CACHE_HOME": str(folder / f"five-{repeat}")}
-        for state in ("cold", "warm"):
-            command = [sys.executable, "-c", FIVE]
-            printed = subprocess.check_output(command, env=cached, text=True)
-            for line in printed.splitlines():
-                name, wall, used = line.split(";")
-                note(f"five sets, {state}: {name}", float(wall), float(used))
-
-    loop = statistics.median(timed["ten million additions"][1])
     return [
         {
             "what": name,
             "seconds": statistics.median(walls),
             "CPU seconds": statistics.median(uses),
-            "loops": statistics.median(uses) / loop,
         }
         for name, (walls, uses) in timed.items()
     ]

@@ -12,6 +12,7 @@ bin's mean from its fraction of correct predictions. Figures are means over the
 classifiers' seeds; seconds are wall time of a second `fit`.
 """
 
+import functools
 import time
 import warnings
 from collections.abc import Iterator
@@ -23,7 +24,7 @@ import numpy as np
 import threadpoolctl
 from data import shuffled
 from models import accuracy, nystroem
-from runner import Case, Row, given, mean
+from runner import Case, Row, given, mean, product
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
@@ -34,7 +35,7 @@ from budgetjax import plots
 from budgetjax.estimators import BudgetedKernelClassifier
 
 DATA = ("usps", "letter", "ijcnn1", "a9a")
-BINS, PENALTY = 15, 10.0
+BUDGET, BINS, PENALTY = 100, 15, 10.0
 OURS, SVC, LOGISTIC = "budgetjax", "calibrated LinearSVC", "LogisticRegression"
 
 
@@ -91,12 +92,12 @@ def measured(name: str, budget: int, seeds: int) -> list[Row]:
 
 def draw(rows: list[Row], path: Path) -> None:
     """Reliability: the fraction of correct predictions against the probability."""
-    budget, path = min(row["B"] for row in rows), path.with_stem("reliability")
+    path = path.with_stem("reliability")
     with drawing.panels(path, len(DATA), size=(3.2, 3.7)) as (figure, panels):
-        title = f"{budget} vectors or components, {BINS} bins of equally many rows"
+        title = f"{BUDGET} vectors or components, {BINS} bins of equally many rows"
         figure.suptitle(title, x=0.01, ha="left")
         for panel, name in zip(panels, DATA, strict=True):
-            own = [row for row in rows if (row["data"], row["B"]) == (name, budget)]
+            own = [row for row in rows if row["data"] == name]
             plots.reliability({row["model"]: row["curve"] for row in own}, axes=panel)
             panel.set_title(name)
 
@@ -108,9 +109,6 @@ def prepare() -> None:
 
 
 def cases() -> Iterator[Case]:
-    """All sets, with 100 vectors and with 500."""
-    for budget in (100, 500):
-        for name in DATA:
-            (seeds,) = given("seeds", 3 if budget == 100 else 1)
-            key = {"data": name, "B": budget}
-            yield Case(key, lambda n=name, b=budget, s=seeds: measured(n, b, s))
+    """All sets."""
+    run = functools.partial(measured, seeds=given("seeds", 3)[0])
+    return product(run, data=DATA, B=(BUDGET,))

@@ -2,7 +2,7 @@
 
 `evaluate.progressive_val_score` predicts every row and then learns it, in time order.
 All learners have their default parameters, budgetjax's with 100 support vectors, and a
-`StandardScaler` precedes all except the trees and naive Bayes. The rows "gamma chosen"
+`StandardScaler` precedes all except the trees. The rows "gamma chosen"
 try 1/4, 1, 4 and 16 times the default gamma on the first fifth of the rows. Accuracies
 are measured on all rows and on the last four fifths. Times are processor seconds
 without compilation, and include river's own scaling and counting. BUDGETJAX_DATA names
@@ -17,18 +17,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from river import (
     datasets,
     evaluate,
     forest,
     linear_model,
     metrics,
-    multiclass,
-    naive_bayes,
     neighbors,
     preprocessing,
-    tree,
 )
 from river.datasets import synth
 from runner import Case, Row, product
@@ -39,7 +35,6 @@ from budgetjax.river import BudgetedClassifier
 
 BUDGET = 100
 FACTORS = (0.25, 1, 4, 16)
-DRIFTING = bj.AROW(drift=0.01)
 Rows = list[tuple[dict[Any, Any], Any]]
 
 
@@ -101,27 +96,14 @@ def ours(learner: bj.Learner, gamma: float | None = None) -> Callable[[bool], An
     return lambda several: scaled(BudgetedClassifier(learner, **given))
 
 
-def linear(two: Any, several: Any) -> Callable[[bool], Any]:
-    return lambda many: scaled((several if many else two)())
+def logistic(several: bool) -> Any:
+    kinds = linear_model.LogisticRegression, linear_model.SoftmaxRegression
+    return scaled(kinds[several]())
 
 
 LEARNERS: dict[str, Callable[[bool], Any]] = {
-    "Perceptron": ours(bj.Perceptron()),
-    "passive-aggressive": ours(bj.PassiveAggressive()),
     "AROW": ours(bj.AROW()),
-    "AROW, drift=0.01": ours(DRIFTING),
-    "logistic regression": linear(
-        linear_model.LogisticRegression, linear_model.SoftmaxRegression
-    ),
-    "ALMA": linear(
-        linear_model.ALMAClassifier,
-        lambda: multiclass.OneVsRestClassifier(linear_model.ALMAClassifier()),
-    ),
-    "naive Bayes": lambda several: naive_bayes.GaussianNB(),
-    "Hoeffding tree": lambda several: tree.HoeffdingTreeClassifier(),
-    "Hoeffding adaptive tree": lambda several: tree.HoeffdingAdaptiveTreeClassifier(
-        seed=0
-    ),
+    "logistic regression": logistic,
     "nearest neighbours": lambda several: scaled(neighbors.KNNClassifier()),
     "adaptive random forest": lambda several: forest.ARFClassifier(seed=0),
 }
@@ -152,36 +134,9 @@ def chosen(rows: Rows, learner: bj.Learner) -> dict[str, float]:
     return scored(model, rows) | {"gamma": best * usual}
 
 
-def learning(rows: Rows) -> list[Row]:
-    """Rows per second without predictions."""
-    X = pd.DataFrame([x for x, _ in rows])
-    X = (X - X.mean()) / X.std().replace(0, 1)
-    y = pd.Series([y for _, y in rows])
-    dictionaries, labels = X.to_dict("records"), y.tolist()
-    table: list[Row] = []
-    for name in ("passive-aggressive", "AROW"):
-        one, many = (LEARNERS[name](False)[-1] for _ in range(2))
-        many.clone().learn_many(X[:200], y[:200])
-        start = time.process_time()
-        for x, label in zip(dictionaries, labels, strict=True):
-            one.learn_one(x, label)
-        one.predict_one(dictionaries[0])
-        middle = time.process_time()
-        for first in range(0, len(y), 1_000):
-            part = slice(first, first + 1_000)
-            many.learn_many(X[part], y[part])
-        many.predict_one(dictionaries[0])
-        end = time.process_time()
-        both = {"learn_one": middle - start, "learn_many": end - middle}
-        for method, seconds in both.items():
-            row = {"learner": f"{name}, {method} alone"}
-            table.append(row | {"rows/s": len(y) / seconds})
-    return table
-
-
 CHOSEN = {
     "AROW, gamma chosen": bj.AROW(),
-    "AROW, drift=0.01, gamma chosen": DRIFTING,
+    "AROW, drift=0.01, gamma chosen": bj.AROW(drift=0.01),
 }
 
 
@@ -203,7 +158,5 @@ def measured(name: str, learner: str) -> Row:
 
 
 def cases() -> Iterator[Case]:
-    """All streams and learners, and learning alone."""
-    yield from product(measured, stream=STREAMS, learner=(*LEARNERS, *CHOSEN))
-    key = {"stream": "electricity", "part": "learning alone"}
-    yield Case(key, lambda: learning(rows_of("electricity")))
+    """All streams and learners."""
+    return product(measured, stream=STREAMS, learner=(*LEARNERS, *CHOSEN))

@@ -3,48 +3,31 @@
 Every learner sees each stream once, in one order. The times are medians over runs of
 the whole stream from an empty model, taken in turn in one process, compilation
 excluded. "predict" scores the same examples with the final model: learning cannot be
-faster. The peers are the tools that a user would pick instead (see `peers.py`). In the
-part "sweep" one model is compared with 64 on a CPU, in turn ("map") and in lockstep
-("vmap"), and with up to 1,024 on an accelerator. The time on the clock is followed by
-the CPU time of all cores, which other work on the machine changes less.
+faster. The peers are the tools that a user would pick instead (see `peers.py`).
 """
 
 import functools
-import itertools
-import os
-import time
 from collections.abc import Iterator
-from unittest import mock
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import peers
 import timing
 from models import accuracy_of
-from runner import Case, asked, given
+from runner import Case, given
 
 import budgetjax as bj
 from budgetjax import datasets
-from budgetjax.online import sweeps as sweeping
 
-LEARNERS = ("oldest", "forgetron", "smallest", "merge")
-# Learners with matrices of pairs, O(B^2) per update: measured only by name.
-OF_PAIRS = ("project", "projectron", "arow")
-KINDS = {
-    "forgetron": bj.Forgetron(),
-    "projectron": bj.Projectron(),
-    "arow": bj.AROW(),
-    "oldest": bj.Perceptron(),
+# Learners and strategies by name; Pegasos has the regularization of the data.
+LEARNERS = {
+    "oldest": (bj.Perceptron(), bj.RemoveOldest()),
+    "smallest": (bj.Pegasos(), bj.RemoveSmallest()),
+    "merge": (bj.Pegasos(), bj.Merge()),
+    "forgetron": (bj.Forgetron(), None),
+    "projectron": (bj.Projectron(), None),
+    "arow": (bj.AROW(), None),
 }
-# Pegasos, except for the first.
-STRATEGIES = {
-    "oldest": bj.RemoveOldest(),
-    "merge": bj.Merge(),
-    "project": bj.Project(),
-    "smallest": bj.RemoveSmallest(),
-}
-BUDGETS = (50, 100, 500)
 # Data: rows, gamma, regularization. ijcnn1 comes scaled; mnist is digits below 5
 # against the others, covtype the most frequent type against the others.
 DATA = {
@@ -53,8 +36,14 @@ DATA = {
     "covtype": (100_000, 0.06, 1e-5),
     "mnist": (20_000, 0.004, 1e-4),
 }
-SWEEP_GAMMAS = 2.0 ** np.arange(-4, 4)
-SWEEP_REGULARIZATIONS = 10.0 ** np.linspace(-6, -2.5, 8)
+# What learns the first rows of a stream.
+FIRST = {
+    "ijcnn1": (
+        *((100, "arow"), (500, "arow"), (500, "projectron")),
+        *((500, "merge"), (500, "oldest")),
+    ),
+    "covtype": ((500, "merge"),),
+}
 
 
 def load(name, most=None):
@@ -74,8 +63,10 @@ def load(name, most=None):
 
 def empty(name, gamma, regularization, num_features, budget):
     """An empty model."""
-    learner = KINDS.get(name) or bj.Pegasos(regularization=regularization)
-    given = {"maintenance": STRATEGIES[name]} if name in STRATEGIES else {}
+    learner, strategy = LEARNERS[name]
+    if isinstance(learner, bj.Pegasos):
+        learner = bj.Pegasos(regularization=regularization)
+    given = {} if strategy is None else {"maintenance": strategy}
     shape = {"num_features": num_features, "budget": budget}
     return learner.init(bj.RBF(gamma), **shape, **given)
 
@@ -94,7 +85,7 @@ def learned(name, most, budget, which, repeats):
     state = empty(which, gamma, regularization, num_features, budget)
     scan = timing.learning(state, X_device, y, block_size=1)
     blocks = timing.learning(state, X_device, y)
-    (final, _), (expected, _) = blocks(), scan()
+    final, _ = blocks()
     calls = {
         "scan us": scan,
         "blocks us": blocks,
@@ -103,12 +94,8 @@ def learned(name, most, budget, which, repeats):
     seconds = timing.medians(calls, repeats)
     row = {"violations": int(final.num_updates) / n}
     row |= {key: value / n * 1e6 for key, value in seconds.items()}
-    row["scan/blocks"] = row["scan us"] / row["blocks us"]
     row["blocks/predict"] = row["blocks us"] / row["predict us"]
-    row["accuracy %"] = accuracy_of(final, X_test, y_test)
-    row["mistakes %"] = 100 * int(final.num_mistakes) / n
-    same = np.array_equal(final.expansion.ages, expected.expansion.ages)
-    return row | {"same model": "yes" if same else "no"}
+    return row | {"accuracy %": accuracy_of(final, X_test, y_test)}
 
 
 def peer(name, budget, which):
@@ -119,89 +106,20 @@ def peer(name, budget, which):
     return [] if found is None else found
 
 
-def sweep(rows, repeats):
-    """Time per model and example of many models at once, on ijcnn1 with B = 100."""
-    _, X, y, *_ = stream("ijcnn1", rows)
-    on_cpu = jax.default_backend() == "cpu"
-    for name in ("smallest", "merge"):
-        for copies in (1,) if on_cpu else (1, 4, 16):
-            calls = sweep_calls(stacked(name, X.shape[1], copies), X, y, on_cpu)
-            wall = timing.medians(calls, repeats)
-            of_cores = timing.medians(calls, repeats, time.process_time)
-            for how, devices, number in calls:
-                unit = len(X) * number * 1e-6
-                yield {
-                    "learner": name,
-                    "models": number,
-                    "how": how,
-                    "devices": devices,
-                    "us a model and example": wall[how, devices, number] / unit,
-                    "of all cores": of_cores[how, devices, number] / unit,
-                }
-
-
-def sweep_calls(models, X, y, on_cpu):
-    """What is timed, by the way, the number of devices and that of models."""
-    count, calls = models.expansion.vectors.shape[0], {}
-    if count == 64:
-        # On an accelerator one model is enough: the others would only queue up.
-        number = count if on_cpu else 1
-        alone = [
-            timing.learning(jax.tree.map(lambda leaf, i=i: leaf[i], models), X, y)
-            for i in range(number)
-        ]
-        calls["one by one", 1, number] = lambda: [call() for call in alone]
-    for how in ("map", "vmap") if on_cpu else ("vmap",):
-        for devices in sorted({1, len(jax.devices())}):
-            calls[how, devices, count] = functools.partial(
-                sweep_how, how, models, X, y, jax.devices()[:devices]
-            )
-    together = jax.jit(jax.vmap(lambda state: bj.run(state, X, y)))
-    calls["vmap of run", 1, count] = functools.partial(together, models)
-    return calls
-
-
-def sweep_how(how, models, X, y, devices):
-    """A sweep with the models side by side or in turn, whichever it would choose."""
-    with mock.patch.object(sweeping, "side_by_side", return_value=how == "vmap"):
-        return bj.sweep(models, X, y, devices=devices)
-
-
-def stacked(name, num_features, copies):
-    """64 models, or the same 64 several times."""
-    grid = bj.grid(
-        gamma=SWEEP_GAMMAS, regularization=SWEEP_REGULARIZATIONS, copy=range(copies)
-    )
-    return grid.init(
-        lambda gamma, regularization, copy: empty(
-            name, gamma, regularization, num_features, 100
-        )
-    )
-
-
 def cases() -> Iterator[Case]:
-    """Whole streams, their first rows, rivals, and many models at once."""
-    (repeats,), merging = given("repeats", 7), ("merge",)
-    parts = {
-        "streams": (None, tuple(DATA), BUDGETS, LEARNERS),
-        "first 20,000 rows": (20_000, tuple(DATA)[:3], (100, 500), merging),
-        "pairs": (20_000, ("ijcnn1", "covtype"), (100, 500), OF_PAIRS),
-        "peers": (None, ("checkerboard", "ijcnn1"), BUDGETS, ("forgetron", "merge")),
-    }
-    for part, (rows, names, budgets, learners) in parts.items():
-        (most,) = given("rows", rows)
-        for name, budget in itertools.product(names, budgets):
-            for which in learners:
-                key = {"part": part, "data": name, "B": budget, "learner": which}
-                run = functools.partial(learned, name, most, budget, which, repeats)
-                yield Case(key, run, part == "streams")
-            for which in peers.PEERS if part == "peers" else ():
-                key = {"part": part, "data": name, "B": budget, "learner": which}
-                yield Case(key, functools.partial(peer, name, budget, which), False)
-    (most,) = given("rows", None)
-    yield Case({"part": "sweep"}, lambda: list(sweep(most, repeats)), False)
-
-
-def prepare() -> None:
-    if "sweep" in asked.get("part", ()):
-        jax.config.update("jax_num_cpu_devices", os.cpu_count() or 1)
+    """Whole streams beside rivals, and the first rows of streams."""
+    (repeats,), (most,) = given("repeats", 7), given("rows", 20_000)
+    for name in ("checkerboard", "ijcnn1"):
+        for budget in (100, 500):
+            for which in ("forgetron", "merge", *peers.PEERS):
+                key = {"part": "peers", "data": name, "B": budget, "learner": which}
+                run = functools.partial(peer, name, budget, which)
+                if which in LEARNERS:
+                    run = functools.partial(learned, name, None, budget, which, repeats)
+                yield Case(key, run, which in LEARNERS)
+    for name, learners in FIRST.items():
+        for budget, which in learners:
+            key = {"part": "first rows", "data": name, "B": budget, "learner": which}
+            yield Case(
+                key, functools.partial(learned, name, most, budget, which, repeats)
+            )

@@ -21,9 +21,9 @@ import numpy as np
 import timing
 from data import all_rows
 from models import empty, rms
-from river import datasets, forest, linear_model, neighbors, tree
+from river import datasets, forest, linear_model, neighbors
 from river.datasets import synth
-from runner import Case, Row
+from runner import Case, Row, product
 
 import budgetjax as bj
 from budgetjax.online import mixture
@@ -273,16 +273,19 @@ METHODS: dict[str, Callable[[np.ndarray, np.ndarray], Row]] = {
 }
 BAYES = linear_model.BayesianLinearRegression
 RIVER: dict[str, Callable[[], Any]] = {
-    "linear": linear_model.LinearRegression,
     "Bayesian linear": BAYES,
     "Bayesian linear, 0.99": lambda: BAYES(smoothing=0.99),
-    "Hoeffding adaptive tree": lambda: tree.HoeffdingAdaptiveTreeRegressor(seed=0),
     "nearest neighbours": neighbors.KNNRegressor,
     "adaptive random forest": lambda: forest.ARFRegressor(seed=0),
 }
 METHODS |= {
     name: functools.partial(of_river_model, make) for name, make in RIVER.items()
 }
+
+AGAIN = (
+    *("mixture", "SGD", "kernel ridge, 2,000 rows", "Bayesian linear"),
+    *("Bayesian linear, 0.99", "nearest neighbours"),
+)
 
 
 def measured(stream: str, order: int, method: str) -> Row:
@@ -293,9 +296,7 @@ def measured(stream: str, order: int, method: str) -> Row:
 
 
 def cases() -> Iterator[Case]:
-    """All streams in both orders; the forest, which takes a minute, in their own."""
-    for stream, order in itertools.product(GENERATED | STORED, (0, 1)):
-        for method in METHODS:
-            key = {"stream": stream, "order": order, "method": method}
-            usual = not order or method != "adaptive random forest"
-            yield Case(key, functools.partial(measured, **key), usual)
+    """All streams in their own order, and few methods in another."""
+    streams = GENERATED | STORED
+    for order, methods in ((0, METHODS), (1, AGAIN)):
+        yield from product(measured, stream=streams, order=(order,), method=methods)
