@@ -419,7 +419,7 @@ def differences(name: str, text: str | None = None) -> list[str]:
 
 
 def idle() -> list[str]:
-    """Results of tasks that nothing shows; those of papers may stand for claims alone."""
+    """Rows of tasks that nothing shows; those of papers may stand for claims alone."""
     used = {id(u.row) for one in ages.described()["table"] for u in cells_of(one)[1]}
     wrong = []
     for file in sorted(path.stem for path in RESULTS.glob("*.csv")):

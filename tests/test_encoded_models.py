@@ -206,6 +206,30 @@ def test_refits_encode_rows(metric):
     assert np.all(np.isfinite(bj.probabilities(again, X)))
 
 
+def test_rows_that_are_read_again_are_not_copied_by_programs(monkeypatch):
+    memory = np.empty(4 * X.size + 64, np.uint8)
+    start = (4 - memory.ctypes.data) % 64
+    odd = memory[start : start + 4 * X.size].view(np.float32).reshape(X.shape)
+    odd[:] = X
+    even = training_data.align(odd)
+    assert (odd.ctypes.data % 64, even.ctypes.data % 64) == (4, 0)
+    np.testing.assert_array_equal(even, odd)
+    assert training_data.align(even) is even
+    # What is kept of batches, and codes that are written once.
+    monkeypatch.setattr(training_data, "align", lambda array: array + 1)
+    read = functools.partial(training_data.read_examples, of_labels=True)
+    state = bj.Perceptron().init(bj.RBF(1.0), num_features=2, budget=5)
+    again, *_ = read(state, [(X[:, 1:3], Y)], None, None)
+    first, second = (next(again()).X for _ in range(2))
+    np.testing.assert_allclose(second, first + 1)
+    model = encoded(mapped=False)
+    written, _, coder = read(model, X, Y, None)
+    assert coder is None
+    codes = model.encoding.apply(X, np.float32)
+    some = next(written()).X[:, : codes.shape[1]]
+    np.testing.assert_allclose(some, codes + 1, rtol=1e-6)
+
+
 @pytest.mark.parametrize("limit", ["FEW_TO_WRITE", "BYTES_TO_WRITE"])
 def test_a_refit_is_the_same_whether_programs_or_the_host_write_codes(
     monkeypatch, limit

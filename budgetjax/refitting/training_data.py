@@ -37,6 +37,8 @@ NEAR = 5.0
 FEW_TO_WRITE, BYTES_TO_WRITE = 10_000, 64 * 2**20
 # Codes under a map have a multiple of this number, so that one program serves others.
 CODES = 64
+# XLA reads host memory where it is, if its address is a multiple of this.
+ALIGNMENT = 64
 
 # Rows, targets and weights, and the devices that share them.
 Arrays = tuple[Any, ...]
@@ -158,7 +160,18 @@ def _write_few(batch: Arrays, coder: Coder | None) -> tuple[Arrays, Coder | None
     most = min(FEW_TO_WRITE, BYTES_TO_WRITE // max(1, coder.start.nbytes))
     if shards.total(len(X)) > most:
         return batch, coder
-    return (coder.write(X), *rest, shards), None
+    return (align(coder.write(X)), *rest, shards), None
+
+
+def align(array: np.ndarray) -> np.ndarray:
+    """The array, or a copy, where programs on a CPU need not copy it in every call."""
+    if not array.ctypes.data % ALIGNMENT:
+        return array
+    memory = np.empty(array.nbytes + ALIGNMENT, np.uint8)
+    start = -memory.ctypes.data % ALIGNMENT
+    found = memory[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
+    found[...] = array
+    return found
 
 
 class Units(NamedTuple):
@@ -256,7 +269,7 @@ class _Kept:
         for batch in self.read():
             size += sum(array.nbytes for array in batch[:3])
             if size <= HELD:
-                held.append(batch)
+                held.append((*map(align, batch[:3]), *batch[3:]))
             else:
                 held.clear()
             yield batch

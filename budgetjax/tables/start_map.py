@@ -82,11 +82,11 @@ class Lines(NamedTuple):
         return np.hstack([lines, np.diag(self.share)])
 
     def join(self, entries: Any) -> Array:
-        """The map of entries, the rows of L and then those of R; in programs, too."""
-        columns = len(entries) - len(self.column)
-        slopes, own = entries[:columns], entries[columns:]
-        slopes = jnp.take(slopes, self.column, axis=0, mode="clip")
-        return self.width[:, None] * slopes + self.share[:, None] * own
+        """The map of entries, all transposed: those of L, then those of R."""
+        columns = entries.shape[1] - len(self.column)
+        slopes, own = entries[:, :columns], entries[:, columns:]
+        slopes = jnp.take(slopes, self.column, axis=1, mode="clip")
+        return self.width[None] * slopes + self.share[None] * own
 
     def split(self, matrix: np.ndarray) -> np.ndarray:
         """The entries of a map: of all that give it, those of the least squares.
