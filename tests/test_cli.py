@@ -35,7 +35,7 @@ from scipy.sparse import csr_array
 
 import budgetjax as bj
 from budgetjax import _checks, _progress, _record, cli, estimators, online, registry
-from budgetjax.cli import main, options, reading, solving, targets
+from budgetjax.cli import learners, main, options, reading, solving, targets
 from budgetjax.cli.commands import budgetjax as group
 from budgetjax.cli.plot import draw
 from budgetjax.cli.sweep_command import _figure, _use_all_cores
@@ -643,16 +643,14 @@ def test_another_learner_without_scaling(at):
 
 def test_options_are_the_fields_of_a_recipe():
     recipe = {one.name: one.default for one in dataclasses.fields(bj.Recipe)}
-    given = options.TrainOptions._field_defaults
-    own = {"settings", "classes", "class_weight", "checkpoint", "quiet"}
-    assert given.keys() - recipe.keys() == own
+    found = group.commands["train"].make_context("train", ["a.csv", "-m", "b"]).params
+    of_rows = options.Columns._fields
+    own = {"file", "model", "test", "settings", "classes", "class_weight"}
+    assert found.keys() - recipe.keys() - {*of_rows} == own | {"checkpoint", "quiet"}
     # Arrays and averages are for Python.
     only_python = {"average", "vectors", "capacity", "shuffle"}
-    assert recipe.keys() - given.keys() == only_python
-    shared = given.keys() & recipe.keys() - {"learner"}
-    assert {key: given[key] for key in shared} == {key: recipe[key] for key in shared}
-    # What is typed in place of a default gives it.
-    found = group.commands["train"].make_context("train", ["a.csv", "-m", "b"]).params
+    assert recipe.keys() - found.keys() == only_python
+    shared = found.keys() & recipe.keys() - {"learner"}
     assert {key: found[key] for key in shared} == {key: recipe[key] for key in shared}
 
 
@@ -939,21 +937,21 @@ def test_every_solver_is_given_its_arguments():
     kernel = bj.RBF(0.5)
     for kind in registry.SOLVERS:
         name = option_of(registry.name_of(kind))
-        asked = options.TrainOptions(name, budget=70, penalty=3.0)
-        make, of_run = solving._read_settings(asked, kind)
+        choices = {"maintenance": None, "budget": 70, "penalty": 3.0}
+        asked = learners.make_recipe(learner=name, settings={}, **choices)
+        assert asked.learner == "auto"
+        make, of_run = solving._read_settings(kind, asked, {})
         solver = make() if kind.linear else make(kernel)
         assert of_run == {}
         assert getattr(solver, "penalty", 3.0) == 3.0
         if kind is bj.BudgetSVM:
             assert solver.norm.budget == 70
     settings = {"loss": "squared-hinge", "max_steps": 7, "tolerance": 0.1}
-    asked = options.TrainOptions("dcd", settings, penalty=3.0)
-    make, of_run = solving._read_settings(asked, bj.DCD)
+    make, of_run = solving._read_settings(bj.DCD, bj.Recipe(penalty=3.0), settings)
     assert bj.equal(make(), bj.DCD(3.0, loss="squared_hinge", tolerance=0.1))
     assert of_run == {"max_steps": 7}
     settings = {"norm": "l2", "cache_size": 9}
-    asked = options.TrainOptions("budget-svm", settings, budget=70)
-    make, of_run = solving._read_settings(asked, bj.BudgetSVM)
+    make, of_run = solving._read_settings(bj.BudgetSVM, bj.Recipe(budget=70), settings)
     expected = bj.BudgetSVM(kernel, bj.norms.TwoInfinity(70), options.SOLVER_PENALTY)
     assert bj.equal(make(kernel), expected)
     assert of_run == {"cache_size": 9}
@@ -1021,6 +1019,14 @@ def test_a_solver_of_a_file_is_that_of_python(at):
     session = onnxruntime.InferenceSession("model.onnx")
     (labels,) = session.run(["label"], {"X": X.astype(np.float32)})
     assert labels.tolist() == model.predict(X).tolist()
+
+
+def test_a_solver_says_how_columns_are_written(at):
+    said, model = train("train.three", "--learner dcd --encode 3")
+    assert said["columns"] == "2, as 6 codes"
+    assert model.encoding.num_codes == 6
+    said, _ = train("train.three", "--learner dcd")
+    assert said["columns"] == "in units of their quartiles, outliers clipped"
 
 
 def test_a_linear_solver_leaves_libsvm_text_sparse(at):
@@ -1846,10 +1852,7 @@ def test_pictures_of_sweeps(saved, tmp_path):
     def table(rows):
         return dict(zip(names, map(list, zip(*rows, strict=True)), strict=True))
 
-    draw(
-        str(tmp_path / "s.png"),
-        lambda: _figure(table(rows), list(names[:3]), "a.csv"),
-    )
+    draw(str(tmp_path / "s.png"), lambda: _figure(table(rows), "a.csv"))
     heat, bar = saved[-1].axes
     expected = [[11, 12, 13], [21, 22, 23]]
     np.testing.assert_allclose(heat.images[0].get_array(), expected)
@@ -1858,7 +1861,7 @@ def test_pictures_of_sweeps(saved, tmp_path):
     assert bar.get_ylabel() == "progressive error (%), best over regularization"
     assert heat.patches[0].get_xy() == (-0.5, -0.5)
     one = [row for row in rows if row[1] == 10 and row[2] == 0]
-    (axes,) = _figure(table(one), list(names[:3]), "a.csv").axes
+    (axes,) = _figure(table(one), "a.csv").axes
     line, best = axes.get_lines()
     np.testing.assert_allclose(line.get_ydata(), [11, 21])
     assert (axes.get_xlabel(), best.get_xydata().tolist()) == ("gamma", [[1, 11]])
@@ -2085,10 +2088,10 @@ from budgetjax.refitting.refit import refit
 from budgetjax.online.sweeps import sweep
 import budgetjax as bj
 print(bj.refit is refit, bj.sweep is sweep, bj.AROW is not None, hasattr(bj, "x"))
-from budgetjax.cli import learners, options
+from budgetjax.cli import learners
 from budgetjax.training.train import train
-given = options.TrainOptions()
-recipes = [learners.make_recipe(given._replace(refit=on)) for on in (True, False)]
+given = {"learner": None, "settings": {}, "maintenance": None}
+recipes = [learners.make_recipe(**given, refit=refit) for refit in (True, False)]
 labels = bj.TableModel(None, classes=[0, 1])
 print([type(one.choose(labels).learner).__name__ for one in recipes])
 print([name for name in ("sklearn", "pandas") if name in sys.modules])

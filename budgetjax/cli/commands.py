@@ -78,10 +78,10 @@ class Group(click.Group):
                 click.echo(f"\nbudgetjax: interrupted{how}", err=True)
                 ctx.exit(INTERRUPTED)
             except (*EXPECTED, RuntimeError) as error:
-                if isinstance(error, RuntimeError) and not _is_of_jax(error):
-                    raise
+                is_bug = isinstance(error, RuntimeError) and not _is_of_jax(error)
                 # The reader of a pipe has closed it; click then exits quietly.
-                if isinstance(error, OSError) and error.errno == errno.EPIPE:
+                is_over = isinstance(error, OSError) and error.errno == errno.EPIPE
+                if is_bug or is_over:
                     raise
                 command = self.commands.get(ctx.invoked_subcommand or "", self)
                 known = {name for option in command.params for name in option.opts}
@@ -290,11 +290,7 @@ Examples:
     help="Maximum number of support vectors.",
 )
 @options.learner()
-@options.settings(
-    "Values of a field of the learner, such as regularization=1e-3,1e-4; see budgetjax "
-    "learners.",
-    several=True,
-)
+@options.settings(several=True)
 @options.encode
 @options.maintenance
 @options.loss
@@ -318,7 +314,6 @@ Examples:
 )
 @options.seed
 @options.quiet
-@options.training
 def sweep(**given: Any) -> None:
     """Try all combinations of hyperparameters on FILE.
 

@@ -20,6 +20,7 @@ from budgetjax.saving.names import has_fields, is_estimator, parts_of
 from budgetjax.stream.model import StreamModel
 from budgetjax.tables.encoding import Encoding
 from budgetjax.tables.table_model import TableModel
+from budgetjax.training.recipe import Recipe
 
 # A name, its text, and, if different, its value for programs.
 Line = tuple[str, str] | tuple[str, str, object]
@@ -78,18 +79,16 @@ def _describe_contents(path: str, about: dict[str, Any]) -> Iterator[Line]:
             yield "learner", about["learner"]
         yield "not shown", str(error)
         return
-    model = getattr(value, "model_", value)
-    if isinstance(value, StreamModel):
-        yield from _describe_stream(value, notes)
+    model, made = getattr(value, "model_", value), None
+    streamed = value if isinstance(value, StreamModel) else None
+    if streamed:
+        made = streamed.recipe
+        yield from _describe_stream(streamed, notes)
+    elif is_estimator(type(value)):
+        made = value
     whole = TableModel.find(model) if isinstance(model, Model) else None
     if whole and isinstance(value, StreamModel | TableModel):
-        scaled = "none" if whole.scaling is None else "every feature to deviation 1"
-        if isinstance(whole.scaling, Encoding):
-            columns, codes = whole.scaling.num_columns, whole.scaling.num_codes
-            scaled = f"{columns:,} columns as {codes:,} codes"
-            if whole.scaling.map is not None:
-                scaled += f", mapped to {whole.scaling.num_features:,} features"
-        yield "scaling", scaled
+        yield "scaling", _describe_scaling(whole.scaling)
     if "batch_rows" in notes:
         yield "checkpoint", f"after {notes['rows']:,} rows of a stream", notes["rows"]
     if whole and (columns := whole.feature_names):
@@ -98,10 +97,12 @@ def _describe_contents(path: str, about: dict[str, Any]) -> Iterator[Line]:
         number = len(whole.parts)
         yield "models", f"{number}, one per class; the first:", number
     yield from _describe_model(model.inner if isinstance(model, Model) else model)
-    if isinstance(value, StreamModel):
-        yield from _describe_importances(value)
-    for name, parameter in _choices(value).items():
-        yield name.replace("_", " "), str(parameter), parameter
+    if streamed and streamed.importances is not None:
+        yield _describe_importances(streamed)
+    # How it was made: the recipe, or the parameters of an estimator.
+    choices = {} if made is None else made.get_params(deep=False)
+    for name, choice in choices.items():
+        yield name.replace("_", " "), str(choice), choice
 
 
 def _describe_stream(value: StreamModel, notes: dict[str, Any]) -> Iterator[Line]:
@@ -109,38 +110,32 @@ def _describe_stream(value: StreamModel, notes: dict[str, Any]) -> Iterator[Line
     again = int(value.state.num_seen) > value.num_rows
     read = f"{value.num_rows:,}" + ", and a sample of them again" * again
     yield "rows read", read, value.num_rows
-    error = targets.format_error(value.error, value.is_regressor)
-    error += ", by the stream, without the refit" * _refits(value)
+    error, recipe = targets.format_error(value.error, value.is_regressor), value.recipe
+    if isinstance(recipe, Recipe) and recipe.refit:
+        error += ", by the stream, without the refit"
     yield "progressive error", error, value.error if value.num_rows else None
     if (learned := notes.get("training_error")) is not None:
         error = targets.format_error(learned, value.is_regressor)
         yield "training error", f"{error}, of rows that it has learned", learned
 
 
-def _refits(model: StreamModel) -> bool:
-    """Whether a training has replaced the model of the stream."""
-    recipe: Any = model.recipe
-    return recipe is not None and recipe.refit
+def _describe_scaling(scaling: Any) -> str:
+    """What a model does with raw columns."""
+    if not isinstance(scaling, Encoding):
+        return "none" if scaling is None else "every feature to deviation 1"
+    text = f"{scaling.num_columns:,} columns as {scaling.num_codes:,} codes"
+    mapped = f", mapped to {scaling.num_features:,} features"
+    return text if scaling.map is None else text + mapped
 
 
-def _describe_importances(model: StreamModel) -> Iterator[Line]:
-    """The most important columns in a learned metric, if there is one."""
-    if model.importances is None:
-        return
+def _describe_importances(model: StreamModel) -> Line:
+    """The most important columns in a learned metric."""
     shares = np.asarray(model.importances)
     names = model.model.feature_names or [f"column {i}" for i in range(len(shares))]
     order = np.argsort(-shares, kind="stable")
-    text = ", ".join(f"{names[i]} ({shares[i]:.3f})" for i in order[:MOST_SHOWN])
     values = {names[i]: float(shares[i]) for i in order}
-    yield "importances", text, values
-
-
-def _choices(value: Any) -> dict[str, Any]:
-    """How a model was made: the recipe, or the parameters of an estimator."""
-    made: Any = value if is_estimator(type(value)) else None
-    if isinstance(value, StreamModel):
-        made = value.recipe
-    return {} if made is None else made.get_params(deep=False)
+    most = [f"{name} ({share:.3f})" for name, share in values.items()]
+    return "importances", ", ".join(most[:MOST_SHOWN]), values
 
 
 def _describe_model(model: Any) -> Iterator[Line]:

@@ -2,12 +2,12 @@
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import click
 
-from budgetjax import _checks, registry
+from budgetjax import registry
 from budgetjax._errors import ArgumentError
 from budgetjax._record import fields_of
 from budgetjax.cli import options
@@ -16,6 +16,8 @@ from budgetjax.online.learner import OnlineLearner
 from budgetjax.online.maintenance import strategies
 from budgetjax.solvers.solver import Solver
 from budgetjax.training.recipe import Recipe
+
+Kind = type[OnlineLearner] | type[Solver]
 
 # Fields of learners whose values only Python has, and fields that have an option.
 OBJECTS = ("optimizer", "kernel", "budget", "seed")
@@ -31,57 +33,77 @@ REFUSED = {
 }
 
 
-def make_recipe(training: options.TrainOptions) -> Recipe:
-    """The choices of a training, of several values the first."""
-    known = {field.name for field in fields_of(Recipe)}
-    given = {k: v for k, v in training._asdict().items() if k in known}
-    given["learner"] = make_learner(training) or "auto"
-    if training.maintenance is not None:
-        name, names = training.maintenance, strategies()
-        if name not in names:
-            shown = ", ".join(map(options.option_name, names))
-            raise click.UsageError(f"--maintenance must be one of {shown}, got {name}.")
+def make_recipe(
+    *, learner: str | None, settings: Mapping[str, Any], **choices: Any
+) -> Recipe:
+    """The recipe of a learner with these settings, of several values the first.
+
+    `choices` are its other fields. A solver is not part of it.
+    """
+    strategy, known = choices["maintenance"], strategies()
+    if strategy is not None and strategy not in known:
+        shown = ", ".join(map(options.option_name, known))
+        raise click.UsageError(f"--maintenance must be one of {shown}, got {strategy}.")
     with usage_errors("train"):
-        recipe = Recipe(**given)
+        recipe = Recipe(**choices)
         # A loss has a name.
         _ = recipe.losses
-    return recipe
+    if learner in options.solver_names() or (learner is None and not settings):
+        return recipe
+    made = _make_learner(_find_kind(learner, recipe), settings)
+    with usage_errors("train"):
+        return dataclasses.replace(recipe, learner=made)
 
 
-def make_learner(training: options.TrainOptions) -> OnlineLearner | None:
-    """The learner of this name with its settings; None for the default."""
-    name, settings = training.learner, training.settings
-    if name is None and not settings:
-        return None
-    asked = None if training.regression else 2
-    kind = type(defaults.learner_of(None, asked, refits=training.refit))
-    if name is not None:
-        kind = registry.learner_classes()[options.python_name(name)]
-        if not kind.learns(asked):
-            able = [
-                name_of(one)
-                for one in registry.learner_classes().values()
-                if one.learns(asked)
-            ]
-            what = "numbers" if training.regression else "classes"
-            raise click.UsageError(
-                f"--learner must be one of {', '.join(able)} for {what}, got {name}"
-            )
+def _find_kind(name: str | None, recipe: Recipe) -> type[OnlineLearner]:
+    """The learner of this name, or the default one, after a check of what it learns."""
+    if name is None:
+        asked = None if recipe.regression else 2
+        return type(defaults.learner_of(None, asked, refits=recipe.refit))
+    known, takes = registry.learner_classes(), recipe.family.takes
+    kind = known[options.python_name(name)]
+    if not takes(kind):
+        able = ", ".join(name_of(one) for one in known.values() if takes(one))
+        what = "numbers" if recipe.regression else "classes"
+        raise click.UsageError(
+            f"--learner must be one of {able} for {what}, got {name}"
+        )
+    return kind
+
+
+def _make_learner(
+    kind: type[OnlineLearner], settings: Mapping[str, Any]
+) -> OnlineLearner:
+    """The learner with the first values of its fields, after a check of all values."""
     free = settings_of(kind)
-    for key in settings:
-        if key in REFUSED and key not in free:
-            raise click.UsageError(f"--set {key}: {REFUSED[key]}.")
-    check_settings(name_of(kind), settings, free)
+    for name in settings:
+        if name in REFUSED and name not in free:
+            raise click.UsageError(f"--set {name}: {REFUSED[name]}.")
+    check_settings(kind, settings)
+    swept = {name: one for name, one in settings.items() if isinstance(one, list)}
     with usage_errors():
-        return _make_learner(kind, settings)
+        for field in fields_of(kind):
+            if field.name in swept and field.metadata.get("static"):
+                wanted = "be one value, as a part of the compiled program"
+                got = ", ".join(map(str, swept[field.name]))
+                raise ArgumentError(field.name, wanted, got)
+            if field.name not in settings and field.default is dataclasses.MISSING:
+                wanted = "be given, as it has no default"
+                raise ArgumentError(field.name, wanted, "nothing")
+        firsts = {name: values[0] for name, values in swept.items()}
+        learner = kind(**{**settings, **firsts})
+        for name, values in swept.items():
+            for value in values:
+                dataclasses.replace(learner, **{name: value})
+        return learner
 
 
-def name_of(kind: type[OnlineLearner] | type[Solver]) -> str:
+def name_of(kind: Kind) -> str:
     """The name of a learner or a solver in the spelling of `--learner`."""
     return options.option_name(registry.name_of(kind))
 
 
-def settings_of(kind: type[OnlineLearner] | type[Solver]) -> list[str]:
+def settings_of(kind: Kind) -> list[str]:
     """What `--set` can give: fields of a learner or a solver, and how long it runs."""
     fields = [field.name for field in fields_of(kind) if field.name not in OBJECTS]
     if issubclass(kind, Solver):
@@ -92,36 +114,15 @@ def settings_of(kind: type[OnlineLearner] | type[Solver]) -> list[str]:
     return [name for name in fields if name != "loss"]
 
 
-def check_settings(
-    learner: str, settings: Mapping[str, Any], free: Sequence[str]
-) -> None:
-    """Raises for a setting that is not one of the `free` ones."""
+def check_settings(kind: Kind, settings: Mapping[str, Any]) -> None:
+    """Raises for a setting that a learner or a solver does not have."""
+    free = settings_of(kind)
     for name, given in settings.items():
         if name not in free:
             raise click.UsageError(
-                f"--set: settings of {learner} must be among {', '.join(free)}, got "
-                f"{name}={given}"
+                f"--set: settings of {name_of(kind)} must be among {', '.join(free)}, "
+                f"got {name}={given}"
             )
-
-
-def _make_learner(
-    kind: type[OnlineLearner], settings: Mapping[str, Any]
-) -> OnlineLearner:
-    """The learner with the first values of its fields, after a check of all values."""
-    fields = {field.name: field for field in fields_of(kind)}
-    given = {name: settings[name] for name in fields if name in settings}
-    swept = {name: one for name, one in given.items() if isinstance(one, list)}
-    for name, field in fields.items():
-        if name in swept and field.metadata.get("static"):
-            wanted = "be one value, as a part of the compiled program"
-            raise ArgumentError(name, wanted, ", ".join(map(str, swept[name])))
-        if name not in given and field.default is dataclasses.MISSING:
-            raise ArgumentError(name, "be given, as it has no default", "nothing")
-    learner = kind(**given | {name: values[0] for name, values in swept.items()})
-    for name, values in swept.items():
-        for value in values:
-            dataclasses.replace(learner, **{name: value})
-    return learner
 
 
 @contextlib.contextmanager
@@ -132,12 +133,3 @@ def usage_errors(option: str = "--set") -> Iterator[None]:
     except ArgumentError as error:
         error.function = option
         raise click.UsageError(str(error)) from error
-
-
-def check_memory(what: str, needed: int) -> None:
-    """Raises if less memory is free."""
-    if needed > (memory := _checks.host_memory()):
-        raise MemoryError(
-            f"{what}, which needs {needed / 2**30:,.1f} GiB; "
-            f"{memory / 2**30:,.1f} GiB are free"
-        )

@@ -9,12 +9,9 @@ import click
 from budgetjax import registry
 from budgetjax._record import fields_of, value_repr
 from budgetjax.cli import options, reports
-from budgetjax.cli.learners import name_of, settings_of
-from budgetjax.online.learner import OnlineLearner
+from budgetjax.cli.learners import Kind, name_of, settings_of
 from budgetjax.online.maintenance import strategies
 from budgetjax.solvers.solver import Solver
-
-Kind = type[OnlineLearner] | type[Solver]
 
 # The arguments of a docstring, and each of them.
 ARGUMENTS = re.compile(r"^Args:\n((?: .*\n?)+)", re.MULTILINE)
@@ -85,13 +82,11 @@ def _arguments(kind: Kind) -> dict[str, str]:
     """What the docstrings of a class and of its bases say of each argument."""
     about = {}
     for base in reversed(kind.__mro__):
-        if (
-            found := ARGUMENTS.search(inspect.cleandoc(base.__doc__ or ""))
-        ) is not None:
-            for names, text in ARGUMENT.findall(found[1]):
-                # "as of every solver" adds nothing to what that says.
-                new = dict.fromkeys(names.split(", "), _plain(text))
-                about |= new if not text.startswith("as of ") else {}
+        found = ARGUMENTS.search(inspect.cleandoc(base.__doc__ or ""))
+        for names, text in ARGUMENT.findall(found[1] if found else ""):
+            # "as of every solver" adds nothing to what that says.
+            if not text.startswith("as of "):
+                about |= dict.fromkeys(names.split(", "), _plain(text))
     return about
 
 

@@ -5,8 +5,7 @@ import functools
 import itertools
 import math
 import sys
-import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import click
@@ -123,8 +122,9 @@ def combine_options(*options: Decorator) -> Decorator:
     )
 
 
-def settings(text: str, *, several: bool = False) -> Decorator:
-    """The option for fields of the learner by name; `text` explains it."""
+def settings(*, several: bool = False) -> Decorator:
+    """The option for fields of the learner by name, or with several values of each."""
+    what, more = ("Values of a field", ",1e-4") if several else ("A field", "")
 
     def parse(text: str) -> tuple[str, object]:
         name, equals, value = text.partition("=")
@@ -153,7 +153,8 @@ def settings(text: str, *, several: bool = False) -> Decorator:
         metavar="NAME=VALUE[,VALUE...]" if several else "NAME=VALUE",
         multiple=True,
         callback=unique,
-        help=f"{text}  [repeatable]",
+        help=f"{what} of the learner, such as regularization=1e-3{more}; see budgetjax "
+        "learners.  [repeatable]",
     )
 
 
@@ -172,11 +173,9 @@ def output(*ends: str, required: bool = True, text: str) -> Decorator:
     """The option for an output file, whose name ends in one of `ends`."""
 
     def check(ctx: Context, param: Parameter, path: str | None) -> str | None:
-        if path is not None and not path.lower().endswith(ends):
-            raise click.UsageError(
-                f"--output must end in {', '.join(ends)}, got {path}."
-            )
-        return path
+        if path is None or path.lower().endswith(ends):
+            return path
+        raise click.UsageError(f"--output must end in {', '.join(ends)}, got {path}.")
 
     return click.option(
         *("--output", "-o"), required=required, metavar="OUT", callback=check, help=text
@@ -212,60 +211,17 @@ class Columns(NamedTuple):
     zero_based: bool = False
 
 
-class TrainOptions(NamedTuple):
-    """How `train` and `sweep` learn; most are fields of `budgetjax.Recipe`."""
+def gather_columns(command: Callable) -> Callable:
+    """Gives a command the options that are fields of `Columns` as one argument."""
 
-    learner: str | None = None
-    settings: Mapping[str, Any] = types.MappingProxyType({})
-    budget: int = online.BUDGET
-    kernel: str = "rbf"
-    gamma: float | str = "auto"
-    maintenance: str | None = None
-    loss: str | None = None
-    refit: bool = True
-    penalty: float | str = "auto"
-    move_vectors: bool = False
-    learn_metric: bool | str | int = "auto"
-    encode: bool | str | int = "auto"
-    epochs: int = 1
-    regression: bool = False
-    seed: int = 0
-    classes: str | None = None
-    class_weight: str | None = None
-    checkpoint: str | None = None
-    quiet: bool = False
+    @functools.wraps(command)
+    def with_columns(**given: Any) -> Any:
+        own = {key: given.pop(key) for key in Columns._fields if key in given}
+        return command(columns=Columns(**own), **given)
 
-    def check(self) -> None:
-        """Raises if options exclude each other."""
-        names, weighs = self.classes is not None, self.class_weight is not None
-        counts = self.class_weight == BALANCED
-        for given, both, why in (
-            (names and self.regression, "--classes and --regression", ""),
-            (weighs and self.regression, "--class-weight and --regression", ""),
-            (
-                *(counts and names, f"--class-weight {BALANCED} and --classes"),
-                ": the pass that counts the classes finds them",
-            ),
-        ):
-            if given:
-                raise click.UsageError(f"{both} exclude each other{why}.")
+    return with_columns
 
 
-def gather(name: str, record: type[Columns] | type[TrainOptions]) -> Decorator:
-    """A decorator that collects the options that are fields of a record."""
-
-    def decorate(command: Callable) -> Callable:
-        @functools.wraps(command)
-        def with_record(**given: Any) -> Any:
-            own = {key: given.pop(key) for key in record._fields if key in given}
-            return command(**{name: record(**own)}, **given)
-
-        return with_record
-
-    return decorate
-
-
-training = gather("training", TrainOptions)
 columns = combine_options(
     click.option("--target", metavar="COLUMN", multiple=True, help=TARGET),
     click.option(
@@ -303,9 +259,8 @@ columns = combine_options(
     click.option(
         "--zero-based", is_flag=True, help="The indices of LIBSVM text start at 0."
     ),
-    gather("columns", Columns),
+    gather_columns,
 )
-
 
 training_rows = combine_options(
     click.option(
@@ -394,15 +349,12 @@ regression = click.option(
 )
 
 seed = click.option(
-    "--seed",
-    type=click.IntRange(0, 2**31 - 1),
-    default=0,
-    help="Seed of random draws.",
+    "--seed", type=click.IntRange(0, 2**31 - 1), default=0, help="Seed of random draws."
 )
 
 quiet = click.option("--quiet", is_flag=True, help="No report and no progress.")
 
-# The options of `train` that are fields of `TrainOptions`.
+# How `train` learns; most are fields of `budgetjax.Recipe`.
 train_options = combine_options(
     click.option(
         "--budget",
@@ -412,9 +364,7 @@ train_options = combine_options(
         "budget-svm, the number of examples that count.",
     ),
     learner(solves=True),
-    settings(
-        "A field of the learner, such as regularization=1e-3; see budgetjax learners."
-    ),
+    settings(),
     click.option(
         "--kernel",
         type=click.Choice(["rbf", "laplacian", "poly", "sigmoid", "linear"]),
@@ -432,12 +382,7 @@ train_options = combine_options(
     encode,
     maintenance,
     loss,
-    click.option(
-        "--epochs",
-        type=AT_LEAST_1,
-        default=1,
-        help="Passes over the rows.",
-    ),
+    click.option("--epochs", type=AT_LEAST_1, default=1, help="Passes over the rows."),
     click.option(
         "--refit/--no-refit",
         default=True,
@@ -476,5 +421,4 @@ train_options = combine_options(
     ),
     seed,
     quiet,
-    training,
 )

@@ -55,12 +55,12 @@ def _figure(paths: tuple[str, ...], images: tuple[int, int] | None) -> "Figure":
     """Images of support vectors; or learning curves and decision regions."""
     from matplotlib.figure import Figure
 
-    opened_models = [reading.open_model(path) for path in paths]
-    first = opened_models[0]
+    opened = {os.path.basename(path): reading.open_model(path) for path in paths}
+    first = next(iter(opened.values())).table
     curves = {
-        os.path.basename(path): (model.value.rows, model.value.errors)
-        for path, model in zip(paths, opened_models, strict=True)
-        if isinstance(model.value, StreamModel) and len(model.value.rows)
+        name: (value.rows, value.errors)
+        for name, (value, *_) in opened.items()
+        if isinstance(value, StreamModel) and len(value.rows)
     }
     planar = len(paths) == 1 and first.num_features == 2
     panels = 1 if images else bool(curves) + planar
@@ -74,17 +74,17 @@ def _figure(paths: tuple[str, ...], images: tuple[int, int] | None) -> "Figure":
     figure.suptitle(", ".join(map(os.path.basename, paths)), x=0.01, ha="left")
     axes = list(figure.subplots(1, panels, squeeze=False).flat)
     if images:
-        plots.support_images(first.model, images, axes=axes[0])
+        plots.support_images(first, images, axes=axes[0])
         return figure
     if curves:
         panel = axes.pop(0)
-        regression = first.classes is None
+        regression = first.class_labels is None
         plots.learning_curves(curves, regression=regression, axes=panel)
         panel.set_title("Error of rows before they were learned")
     if planar:
-        plots.decision_regions(first.model, axes=axes[0])
+        plots.decision_regions(first, axes=axes[0])
         # Images of vectors under a map of codes are no points of the plane.
-        is_encoded = isinstance(first.model.scaling, Encoding)
+        is_encoded = isinstance(first.scaling, Encoding)
         axes[0].set_title("Prediction" + ", and support vectors" * (not is_encoded))
     return figure
 
@@ -96,25 +96,23 @@ def _reliability(paths: tuple[str, ...], file: str) -> "Figure":
     curves = {}
     for path in paths:
         model = reading.open_model(path)
-        reading.check_probabilities("--test", path, model)
-        assert model.classes is not None
+        table, classes = model.table, model.table.class_labels
+        reading.check_probabilities("--test", path, table)
+        assert classes is not None
         source = reading.open_rows(model, [file], options.Columns())
         chances, labels = [], []
         for X, *rest in source:
             if not rest:
                 raise ValueError(f"{file}: must have the target {model.targets[0]}")
-            scores = model.model.decision_function(X)
-            chances.append(calibration.of_scores(model.model, scores))
+            scores = table.decision_function(X)
+            chances.append(calibration.of_scores(table, scores))
             labels.append(rest[0])
-        if not labels:
-            raise ValueError(f"{source.name}: the file must have rows, got none")
+        targets.check_rows(source, len(labels))
         y = np.concatenate(labels)
         with names_errors(source.name):
-            targets.check_targets(y, model.classes, 0)
-        name = os.path.basename(path)
-        bins = min(BINS, len(y))
-        curves[name] = plots.reliability_curve(
-            np.concatenate(chances), y, model.classes, bins
+            targets.check_targets(y, classes, 0)
+        curves[os.path.basename(path)] = plots.reliability_curve(
+            np.concatenate(chances), y, classes, min(BINS, len(y))
         )
     figure = Figure(figsize=(4.5, 4.2), layout="constrained")
     plots.reliability(curves, axes=figure.subplots())

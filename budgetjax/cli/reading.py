@@ -15,8 +15,8 @@ import budgetjax.public  # noqa: F401
 from budgetjax import stream
 from budgetjax._errors import names_errors
 from budgetjax._rows import SparseMatrix
-from budgetjax.cli import reports
-from budgetjax.cli.options import STANDARD, Columns
+from budgetjax.cli import reports, targets
+from budgetjax.cli.options import BALANCED, STANDARD, Columns, option_name
 from budgetjax.cli.reports import join_values, with_count
 from budgetjax.model import LinearModel
 from budgetjax.online import examples
@@ -60,63 +60,49 @@ def copy_pipe(path: str, columns: Columns) -> str:
     return copy
 
 
-def open_source(
-    path: Path,
-    columns: Columns,
-    *,
-    features: Sequence[str] | None = None,
-    num_features: int | None = None,
-    sparse: bool = False,
-    text_target: bool | None = None,
-    texts: Sequence[str] = (),
-) -> Batches:
+def open_source(path: Path, columns: Columns, **arguments: Any) -> Batches:
     """A file, or several, as `budgetjax.stream.Batches`.
 
-    X has these features in their order; None takes all. Features of LIBSVM text beyond
-    `num_features`, which a model has not seen, are left out. `sparse`, `text_target`
-    and `texts` are arguments of the readers.
+    `arguments` are those of readers, each for the readers that have it; `features` are
+    by default all columns except ignored ones.
     """
     file_format = formats.format_of(path, columns.format)
-    takes = file_format.arguments
     given = {
-        ("--target", "target"): columns.target,
-        ("--weight", "weight"): columns.weight,
-        ("--ignore", "features"): columns.ignore,
-        ("--no-header", "header"): not columns.header,
-        ("--delimiter", "delimiter"): columns.delimiter,
-        ("--decimal", "decimal"): columns.decimal,
-        ("--zero-based", "zero_based"): columns.zero_based,
+        "target": columns.target,
+        "weight": columns.weight,
+        "features": columns.ignore,
+        "header": not columns.header,
+        "delimiter": columns.delimiter,
+        "decimal": columns.decimal,
+        "zero_based": columns.zero_based,
     }
-    for (option, argument), value in given.items():
-        if value and argument not in takes:
-            name = reports.restore_names(display_name(path))
+    given = {name: value for name, value in given.items() if value}
+    for name in given:
+        if name not in file_format.arguments:
+            option = {"features": "ignore", "header": "no-header"}.get(name, name)
+            shown = reports.restore_names(display_name(path))
             raise click.UsageError(
-                f"{option} is for {', '.join(formats.names(argument))}, and {name} is "
-                f"taken for {file_format.name}; --format names another."
+                f"--{option_name(option)} is for {', '.join(formats.names(name))}, and "
+                f"{shown} is taken for {file_format.name}; --format names another."
             )
-    arguments = {name: value for (_, name), value in given.items() if value}
     if len(columns.target) > 1 and not file_format.has_columns:
         raise click.UsageError("--target is one file, which may have several columns.")
-    if features is None and columns.ignore:
-        features = _features(path, columns)
+    if columns.ignore:
+        given["features"] = _features(path, columns)
     if not columns.header:
-        arguments["header"] = False
-        arguments["target"] = [_number("--target", one) for one in columns.target]
-        arguments["weight"] = _number("--weight", columns.weight)
+        given["header"] = False
+        given["target"] = [_number("--target", one) for one in columns.target]
+        given["weight"] = _number("--weight", columns.weight)
     if columns.target:
         # A reader of one's own need not take several.
-        first, *others = arguments["target"]
-        arguments["target"] = [first, *others] if others else first
-    own = {
-        "features": features,
-        "num_features": num_features,
-        "ignore_beyond": num_features is not None,
-        "sparse": sparse,
-        "text_target": text_target if columns.target else None,
-        "texts": texts,
-    }
-    arguments |= {name: value for name, value in own.items() if name in takes}
-    source = stream.read(path, format=columns.format, **arguments)
+        first, *others = given["target"]
+        given["target"] = [first, *others] if others else first
+    else:
+        arguments["text_target"] = None
+    for name, value in arguments.items():
+        if name in file_format.arguments and value is not None:
+            given[name] = value
+    source = stream.read(path, format=columns.format, **given)
     return dataclasses.replace(source, name=reports.restore_names(source.name))
 
 
@@ -164,16 +150,13 @@ def column_names(path: Path, columns: Columns) -> Sequence[str]:
 
 
 def open_for_model(
-    path: Path,
-    columns: Columns,
-    features: Sequence[str] | None,
-    num_features: int,
-    **more: Any,
+    path: Path, columns: Columns, model: TableModel | Batches, **more: Any
 ) -> Batches:
-    """A file with the columns of a model, matched by name if both have names.
+    """A file with the columns of a model, or of what one will be trained on.
 
-    `more` are arguments of `open_source`.
+    They are matched by name if both have names. `more` are other arguments of readers.
     """
+    features, num_features = model.feature_names, model.num_features
     if columns.ignore or not formats.format_of(path, columns.format).has_columns:
         features = None
     if features is not None:
@@ -184,9 +167,9 @@ def open_for_model(
         plain = [name for name in features if split_feature(name, known) is None]
         with names_errors(display_name(path)):
             check_columns(plain, known)
-    source = open_source(
-        path, columns, features=features, num_features=num_features, **more
-    )
+    more |= {"features": features, "num_features": num_features}
+    # Features of LIBSVM text that a model has not seen are left out.
+    source = open_source(path, columns, ignore_beyond=True, **more)
     if source.num_features != num_features:
         named = source.feature_names is not None
         hint = "; --target and --ignore name those that are none" * named
@@ -199,10 +182,10 @@ def open_for_model(
 
 def check_finite(source: Batches, X: Any, first_row: int, takes_missing: bool) -> None:
     """Raises if numbers are infinite, or missing where a model has no code for it."""
-    names = source.feature_names
     if isinstance(X, SparseMatrix):
         # A model checks sparse rows.
         return
+    names = source.feature_names
     if source.texts:
         names = tuple(one for one in names or () if one not in source.texts)
         X = np.asarray(X.select(names)) if names else np.zeros((0, 0))
@@ -212,16 +195,55 @@ def check_finite(source: Batches, X: Any, first_row: int, takes_missing: bool) -
 
 
 def open_examples(
-    files: Sequence[str], columns: Columns, *, regression: bool, sparse: bool = False
-) -> Batches:
-    """Files to learn from, after a check that their target is known."""
+    files: Sequence[str],
+    columns: Columns,
+    *,
+    regression: bool,
+    classes: str | None = None,
+    class_weight: str | None = None,
+    sparse: bool = False,
+) -> tuple[Batches, np.ndarray | None]:
+    """Files to learn from, after a check that their target is known, and the classes.
+
+    `classes` and `class_weight` are the texts of these options.
+    """
+    of_classes = {"--classes": classes, "--class-weight": class_weight}
+    for option, text in of_classes.items():
+        if regression and text is not None:
+            raise click.UsageError(f"{option} and --regression exclude each other.")
+    if class_weight == BALANCED and classes is not None:
+        raise click.UsageError(
+            f"--class-weight {BALANCED} and --classes exclude each other: the pass "
+            "that counts the classes finds them."
+        )
     path = local_paths(files, columns)
     check_target(path, columns)
     if len(columns.target) > 1 and not regression:
         raise click.UsageError("--target is given twice, which is for --regression.")
-    text = False if regression else None
-    source = open_source(path, columns, sparse=sparse, text_target=text)
-    return source if columns.weight is None else drop_weightless(source)
+    text_target = False if regression else None
+    source = open_source(path, columns, sparse=sparse, text_target=text_target)
+    source = source if columns.weight is None else drop_weightless(source)
+    labels = targets.parse_classes(source, classes)
+    if class_weight is not None:
+        source = drop_weightless(targets.weigh_classes(source, class_weight, labels))
+    return source, labels
+
+
+def open_test(
+    path: str, columns: Columns, training: Batches, *, regression: bool, sparse: bool
+) -> Batches:
+    """A file to test on, with the columns of the training."""
+    test_format = formats.format_of(path, columns.format)
+    if "target" in test_format.arguments and not test_format.has_columns:
+        endings = " or ".join(test_format.endings)
+        raise click.UsageError(f"--test cannot be {endings}, got {path}.")
+    labels = None if regression else next(targets.read_targets(training))
+    return open_for_model(
+        *(copy_pipe(path, columns), columns, training),
+        sparse=sparse,
+        text_target=is_text_target(labels),
+        texts=training.texts,
+    )
 
 
 def drop_weightless(source: Batches) -> Batches:
@@ -233,10 +255,7 @@ def drop_weightless(source: Batches) -> Batches:
             with names_errors(source.name):
                 examples.check_weights(weight, np.dtype(np.float32), row)
             row += len(y)
-            present = np.flatnonzero(weight)
-            if len(present) == len(y):
-                yield X, y, weight
-            elif len(present):
+            if len(present := np.flatnonzero(weight)):
                 yield take_rows(X, present), y[present], weight[present]
 
     # How many rows are left, and which targets, their weights have to tell.
@@ -262,15 +281,13 @@ def is_text_target(classes: np.ndarray | None) -> bool | None:
 
 
 class Model(NamedTuple):
-    """The content of a file, the `TableModel` that predicts, and its properties.
+    """The content of a file, the model that predicts, and the targets of its training.
 
-    A regressor has no classes. The targets are the target columns of the training.
+    The targets are names of columns.
     """
 
     value: Any
-    model: TableModel
-    classes: np.ndarray | None
-    num_features: int
+    table: TableModel
     targets: tuple[str, ...]
 
 
@@ -278,12 +295,10 @@ def open_model(path: str) -> Model:
     """Loads a model of any kind that predicts."""
     value, notes = model_files.read(path)
     with names_errors(path):
-        model = TableModel.of(value)
-        model.check_single()
-    num_features = model.num_features
-    known = (notes or {}).get("target") or ()
-    targets = (known,) if isinstance(known, str) else tuple(known)
-    return Model(value, model, model.class_labels, num_features, targets)
+        table = TableModel.of(value)
+        table.check_single()
+    known = notes.get("target") or ()
+    return Model(value, table, (known,) if isinstance(known, str) else tuple(known))
 
 
 def open_rows(model: Model, files: Sequence[str], columns: Columns) -> Batches:
@@ -292,43 +307,29 @@ def open_rows(model: Model, files: Sequence[str], columns: Columns) -> Batches:
     The targets are those of the training if the file has these columns and no other is
     named.
     """
-    path = local_paths(files, columns)
-    file_format = formats.format_of(path, columns.format)
+    path, table = local_paths(files, columns), model.table
     if (
         model.targets
         and not columns.target
         and not {*model.targets} & {*columns.ignore}
-        and file_format.has_columns
+        and formats.format_of(path, columns.format).has_columns
         and {*model.targets} <= {*column_names(path, columns)}
     ):
         columns = columns._replace(target=model.targets)
-    linear = isinstance(model.model.inner, LinearModel)
     return open_for_model(
-        *(path, columns, model.model.feature_names, model.num_features),
+        *(path, columns, table),
         # Scaled rows are dense.
-        sparse=linear and model.model.scaling is None,
-        text_target=is_text_target(model.classes),
-        texts=list(model.model.categories),
+        sparse=isinstance(table.inner, LinearModel) and table.scaling is None,
+        text_target=is_text_target(table.class_labels),
+        texts=list(table.categories),
     )
 
 
-def check_probabilities(option: str, path: str, model: Model) -> None:
+def check_probabilities(option: str, path: str, model: TableModel) -> None:
     """Rejects models without probabilities before a row is read."""
-    if model.classes is None:
+    if model.is_regressor:
         raise click.UsageError(f"{option}: {path} predicts numbers.")
-    if calibration.factor_of(model.model) is None:
+    if calibration.factor_of(model) is None:
         raise click.UsageError(
             f"{option}: {path} is not calibrated, as models of --refit are."
-        )
-
-
-def check_interval(option: str, path: str, model: Model) -> None:
-    """Rejects models that do not know how sure they are before a row is read."""
-    if model.classes is not None:
-        raise click.UsageError(f"{option}: {path} predicts labels; --probabilities.")
-    if not model.model.knows_variance:
-        raise click.UsageError(
-            f"{option}: {path} does not know how sure it is, as models of --refit do, "
-            "except for the losses poisson and gamma, and those of --learner krlst or "
-            "mixture."
         )

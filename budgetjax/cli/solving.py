@@ -1,18 +1,18 @@
 """`budgetjax train` with a solver, which holds the complete file in memory."""
 
+import collections
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import click
 import numpy as np
 
-from budgetjax import registry
+from budgetjax import _checks, registry
 from budgetjax._errors import ArgumentError, InputError, names_errors
 from budgetjax._record import fields_of
 from budgetjax._rows import SparseMatrix
-from budgetjax.cli import learners, options, reading, reports, targets
-from budgetjax.cli.targets import Counted
+from budgetjax.cli import descriptions, learners, options, reading, reports, targets
 from budgetjax.kernels import RBF
 from budgetjax.solvers.kernel import norms
 from budgetjax.solvers.kernel.budget_svm import BudgetSVM
@@ -27,12 +27,10 @@ from budgetjax.solvers.solver import Solver
 from budgetjax.stream.batches import Batches, cast_numbers
 from budgetjax.tables import encoding, scaling
 from budgetjax.tables.columns import join_rows
-from budgetjax.tables.encoding import Encoding
 from budgetjax.tables.table_model import TableModel
+from budgetjax.training.recipe import Recipe
 from budgetjax.training.sample import find_classes
 
-# How a solver takes columns, for the report.
-QUARTILES = "in units of their quartiles, outliers clipped"
 # Fields that have no default for classifiers, or a better one.
 CLASSIFIER_DEFAULTS: dict[type[Solver], dict[str, Any]] = {
     SBP: {"slack": 0.003, "tolerance": 1.0},
@@ -43,41 +41,49 @@ BYTES = 16
 
 
 def train(
-    say: Callable[[str, str], None],
-    counted: Counted,
+    source: Batches,
     classes: np.ndarray | None,
-    training: options.TrainOptions,
+    recipe: Recipe,
+    settings: Mapping[str, Any],
     kind: type[Solver],
+    *,
+    quiet: bool,
 ) -> TableModel:
-    """Trains with a solver: one model for two classes, otherwise one per class."""
-    make, options_of_run = _read_settings(training, kind)
-    source = counted.source
-    X, y, weight, codes = _read_all(source, classes, training, kind)
+    """Trains with a solver: one model for two classes, otherwise one per class.
+
+    It writes the report.
+    """
+    say, name = reports.reporter(quiet), learners.name_of(kind)
+    say("data", descriptions.describe_source(source))
+    make, options_of_run = _read_settings(kind, recipe, settings)
+    encodes, codes = recipe.encode is not False, None
+    X, y, weight = _read_all(source, classes, kind, encodes=encodes)
+    if encodes and not isinstance(X, SparseMatrix):
+        with names_errors(source.name):
+            bins = 0 if isinstance(recipe.encode, str) else int(recipe.encode)
+            codes = encoding.fit(X, bins)
+            X = codes.apply(X)
     if classes is None:
         with names_errors(source.name):
             classes = find_classes(np.unique(y).tolist(), len(y))
-    say("classes", counted.text(classes))
-    say("columns", "as they are" if codes is None else QUARTILES)
+    counts = collections.Counter(y.tolist())
+    say("classes", targets.describe_classes(classes, counts))
+    say("columns", descriptions.describe_columns(codes))
     kernel = {}
     if not kind.linear:
-        gamma = training.gamma
-        if isinstance(gamma, str):
-            gamma = default_gamma(source.name, X)
-        kernel = {"kernel": RBF(gamma)}
-        say("kernel", f"Gaussian, gamma {gamma:.4g}")
+        kernel = {"kernel": RBF(_find_gamma(source, X, recipe.gamma))}
+        say("kernel", descriptions.describe_kernel(kernel["kernel"]))
     with learners.usage_errors():
         solver = make(**kernel)
-    name, penalty = learners.name_of(kind), _penalty(training)
-    shown = f", budget {training.budget:g}" if kind is BudgetSVM else ""
-    shown += f", penalty {penalty:g}" if _has(kind, "penalty") else ""
-    shown += "".join(f", {key} {value}" for key, value in training.settings.items())
-    say("learner", name + shown)
+    shown = f", budget {recipe.budget:g}" if kind is BudgetSVM else ""
+    shown += f", penalty {_penalty(recipe):g}" if _has(kind, "penalty") else ""
+    say("learner", name + shown + descriptions.describe_settings(settings))
     say("read", f"{reports.with_count(len(y), 'row')}, all of them in memory")
     solutions = one_versus_rest(
         *(solver, X, y, classes),
         weight=weight,
-        random=np.random.RandomState(training.seed),
-        progress=options.shows_progress(training.quiet),
+        random=np.random.RandomState(recipe.seed),
+        progress=options.shows_progress(quiet),
         **options_of_run,
     )
     advice = "raise by --set max_steps, or tolerance"
@@ -90,21 +96,11 @@ def train(
     return TableModel(model, codes, classes, source.feature_names)
 
 
-def default_gamma(name: str, X: np.ndarray) -> float:
-    """The default gamma of these rows of a source of this name."""
-    try:
-        return scaling.default_gamma(X)
-    except ValueError as error:
-        raise InputError(
-            f"{name}: --gamma scale needs rows that differ: {error}"
-        ) from error
-
-
 def find_solver(learner: str | None) -> type[Solver] | None:
     """The solver of this name, or None; raises for an option that it does not have."""
-    if learner is None or learner not in options.solver_names():
+    kind = registry.solver_classes().get(options.python_name(learner or ""))
+    if kind is None:
         return None
-    kind = registry.solver_classes()[options.python_name(learner)]
     refused = ["epochs", "refit", "learn_metric", "checkpoint", "regression"]
     refused += ["kernel", "maintenance", "loss", "move_vectors"]
     refused += [] if kind is BudgetSVM else ["budget"]
@@ -113,8 +109,8 @@ def find_solver(learner: str | None) -> type[Solver] | None:
     source_of = click.get_current_context().get_parameter_source
     for name in refused:
         if source_of(name) is not click.core.ParameterSource.DEFAULT:
-            option = name.replace("_", "-")
-            raise click.UsageError(f"--{option} is not for --learner {learner}.")
+            option = f"--{options.option_name(name)}"
+            raise click.UsageError(f"{option} is not for --learner {learner}.")
     return kind
 
 
@@ -122,75 +118,83 @@ def _has(kind: type[Solver], name: str) -> bool:
     return name in (field.name for field in fields_of(kind))
 
 
-def _penalty(training: options.TrainOptions) -> float:
-    given = training.penalty
-    return options.SOLVER_PENALTY if isinstance(given, str) else given
+def _penalty(recipe: Recipe) -> Any:
+    return options.SOLVER_PENALTY if recipe.penalty == "auto" else recipe.penalty
+
+
+def _find_gamma(source: Batches, X: Any, gamma: float | str) -> float:
+    """The value of gamma, by default that of these rows."""
+    if not isinstance(gamma, str):
+        return gamma
+    try:
+        return scaling.default_gamma(X)
+    except ValueError as error:
+        wanted = "--gamma scale needs rows that differ"
+        raise InputError(f"{source.name}: {wanted}: {error}") from error
 
 
 def _read_settings(
-    training: options.TrainOptions, kind: type[Solver]
+    kind: type[Solver], recipe: Recipe, settings: Mapping[str, Any]
 ) -> tuple[Callable[..., Solver], dict[str, Any]]:
     """What makes the solver from a kernel, if it has one, and arguments of its run."""
-    settings = training.settings
-    learners.check_settings(str(training.learner), settings, learners.settings_of(kind))
+    learners.check_settings(kind, settings)
     given = CLASSIFIER_DEFAULTS.get(kind, {}) | {
         name: options.python_name(value) if isinstance(value, str) else value
         for name, value in settings.items()
     }
     of_run = {name: given.pop(name) for name in learners.RUN if name in given}
     if kind is BudgetSVM:
-        name = given.pop("norm", "l1")
         with learners.usage_errors():
-            given["norm"] = norms.named(name, training.budget)
+            given["norm"] = norms.named(given.get("norm", "l1"), recipe.budget)
     if _has(kind, "penalty"):
-        given["penalty"] = _penalty(training)
+        given["penalty"] = _penalty(recipe)
     return functools.partial(kind, **given), of_run
 
 
 def _read_all(
-    source: Batches,
-    classes: np.ndarray | None,
-    training: options.TrainOptions,
-    solver: type[Solver],
-) -> tuple[Any, np.ndarray, np.ndarray | None, Encoding | None]:
-    """All rows as the solver takes them, targets and weights, and the encoding."""
-    row, parts, encodes = 0, [], training.encode is not False
+    source: Batches, classes: np.ndarray | None, kind: type[Solver], *, encodes: bool
+) -> tuple[Any, np.ndarray, np.ndarray | None]:
+    """All rows, their targets, and their weights."""
     if source.texts and not encodes:
         wanted = "have numbers alone where columns are not encoded"
-        error = ArgumentError("X", wanted, f"texts in {source.texts[0]!r}")
-        error.function = source.name
+        got = f"texts in {source.texts[0]!r}"
+        error = ArgumentError("X", wanted, got, source.name)
         raise error.advised("encode='auto' reads texts")
+    row, parts = 0, []
     for X, y, *weight in source:
         with names_errors(source.name):
             if classes is not None:
                 targets.check_targets(y, classes, row)
             if not isinstance(X, SparseMatrix):
-                what = f"for all rows of {source.name}"
-                if solver.linear and source.feature_names is None:
-                    what += " (--encode no keeps LIBSVM text sparse)"
-                rows = max(row + len(y), source.num_rows or 0)
-                learners.check_memory(what, BYTES * rows * source.num_features)
+                _check_memory(source, row + len(y), kind)
                 reading.check_finite(source, X, row, takes_missing=encodes)
+                if not (encodes or row):
+                    scaling.warn_unscaled(source.name, X)
                 if not encodes:
-                    if not row:
-                        scaling.warn_unscaled(source.name, X)
                     X = cast_numbers("X", X, np.float32, row, source.feature_names)
         parts.append((X, y, *weight))
         row += len(y)
-    if not row:
-        raise ValueError(f"{source.name}: the file must have rows, got none")
-    rows, y, *weight = zip(*parts, strict=True)
-    y, *weight = (np.concatenate(arrays) for arrays in (y, *weight))
-    codes = None
+    targets.check_rows(source, row)
+    rows, *others = zip(*parts, strict=True)
+    y, *weight = map(np.concatenate, others)
     if isinstance(rows[0], SparseMatrix):
         import scipy.sparse  # takes a tenth of a second
 
         joined = scipy.sparse.csr_array(scipy.sparse.vstack(rows))
-        return joined, y, weight[0] if weight else None, None
-    X: Any = join_rows(rows)
-    if encodes:
-        bins = 0 if isinstance(training.encode, str) else int(training.encode)
-        with names_errors(source.name):
-            codes = encoding.fit(X, bins)
-            X = codes.apply(X)
-    return X, y, weight[0] if weight else None, codes
+    else:
+        joined = join_rows(rows)
+    return joined, y, weight[0] if weight else None
+
+
+def _check_memory(source: Batches, rows: int, kind: type[Solver]) -> None:
+    """Raises if less memory is free than all rows, at least this number, need."""
+    needed = BYTES * max(rows, source.num_rows or 0) * source.num_features
+    if needed <= (free := _checks.host_memory()):
+        return
+    what = f"for all rows of {source.name}"
+    if kind.linear and source.feature_names is None:
+        what += " (--encode no keeps LIBSVM text sparse)"
+    raise MemoryError(
+        f"{what}, which needs {needed / 2**30:,.1f} GiB; {free / 2**30:,.1f} GiB are "
+        "free"
+    )

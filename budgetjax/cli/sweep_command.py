@@ -3,7 +3,8 @@
 import contextlib
 import dataclasses
 import os
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import click
 import jax
@@ -13,20 +14,14 @@ from budgetjax import plots
 from budgetjax._errors import InputError, names_errors
 from budgetjax.cli import learners, options, reading, reports, targets
 from budgetjax.cli.plot import draw
-from budgetjax.cli.targets import Counted
-from budgetjax.cli.train import (
-    describe,
-    describe_source,
-    measure_training_error,
-    train_online,
-)
+from budgetjax.cli.train import train_online, write_model
 from budgetjax.kernels import RBF
 from budgetjax.online import sweeps
+from budgetjax.online.defaults import Choice
 from budgetjax.online.importance import SeenWeights
 from budgetjax.online.learner import OnlineLearner
 from budgetjax.saving import model_files
 from budgetjax.stream.batches import Batches
-from budgetjax.stream.model import StreamModel
 from budgetjax.tables.columns import join_rows
 from budgetjax.training import fit
 from budgetjax.training.recipe import Recipe
@@ -41,36 +36,46 @@ if TYPE_CHECKING:
 # The values of gamma to try, as multiples of the default of `train`.
 MULTIPLES = (0.25, 0.5, 1.0, 2.0, 4.0)
 ERROR, ROOT = "progressive error (%)", "root mean squared error"
+# The results by the names of their columns. Error and vectors come last.
+Table: TypeAlias = dict[str, list[Any]]
 
 
 def sweep(
     file: tuple[str, ...],
     columns: options.Columns,
-    training: options.TrainOptions,
     gammas: list[float] | None,
     budgets: list[int],
     rows: int,
+    class_weight: str | None,
     model: str | None,
     output: str | None,
+    quiet: bool,
+    **choices: Any,
 ) -> None:
-    """Tries all combinations of hyperparameters, and writes the table and the best."""
-    training.check()
-    _check_columns(columns)
-    regression, quiet = training.regression, training.quiet
+    """Tries all combinations of hyperparameters, and writes the table and the best.
+
+    `choices` are those of `learners.make_recipe`.
+    """
+    if len(columns.target) > 1:
+        # Their errors have no order.
+        raise click.UsageError("--target: sweep takes one, and train takes several.")
     reports.check_outputs({"--output": output, "--model": model}, *file)
-    source = reading.open_examples(file, columns, regression=regression)
-    if training.class_weight is not None:
-        weighed = targets.weigh_classes(source, training.class_weight, None)
-        source = reading.drop_weightless(weighed)
+    regression = choices["regression"]
+    source, _ = reading.open_examples(
+        file, columns, regression=regression, class_weight=class_weight
+    )
     batch, is_whole = _first_rows(source, rows)
     first = dataclasses.replace(source, read=lambda: iter([batch]), read_targets=None)
     # The stream is what is compared.
-    plain = training._replace(refit=False, budget=max(budgets))
-    recipe = _make_recipe(plain)
-    data = read_data(recipe, first)
-    swept = {k: v for k, v in training.settings.items() if isinstance(v, list)}
-    name, axes, table = _run_grid(source.name, recipe, data, gammas, budgets, swept)
-    count, classes = len(data.y), data.labels.classes
+    recipe = learners.make_recipe(**choices, refit=False, budget=max(budgets))
+    if isinstance(recipe.learner, OnlineLearner) and recipe.learner.chooses_kernel:
+        why = "has several kernels of its own, so train needs no sweep before it"
+        raise click.UsageError(f"--learner {choices['learner']} {why}.")
+    data, settings = read_data(recipe, first), choices["settings"]
+    choice = recipe.choose(data.labels)
+    table = _run_grid(recipe, choice, data, gammas, budgets, settings)
+    name, classes = learners.name_of(type(choice.learner)), data.labels.classes
+    count = len(data.y)
     what = "numbers" if classes is None else f"{len(classes)} classes"
     if not quiet:
         number = f"{count:,} rows"
@@ -80,20 +85,14 @@ def sweep(
     if model is not None:
         best = {key: column[0] for key, column in table.items()}
         # The best of each list of values; words are not in the table.
-        settings = {key: best.get(key, one) for key, one in training.settings.items()}
-        training = training._replace(
-            learner=name, settings=settings, gamma=best["gamma"], budget=best["budget"]
-        )
+        settings = {key: best.get(key, one) for key, one in settings.items()}
+        choices |= {"learner": name, "settings": settings}
+        choices |= {"gamma": best["gamma"], "budget": best["budget"]}
+        recipe = learners.make_recipe(**choices)
         if not quiet:
             reports.echo("")
-        fitted, error = _train_best(source, training)
-        shown = reports.join_values([os.path.basename(one) for one in file])
-        notes = {
-            "file": shown,
-            "target": targets.note_of(columns.target),
-            "training_error": error,
-        }
-        model_files.write(model, fitted, notes)
+        fitted, error = train_online(source, None, recipe, settings, quiet=quiet)
+        write_model(model, fitted, file, columns, training_error=error)
         reports.reporter(quiet)("model", model)
     if output is None:
         return
@@ -102,53 +101,25 @@ def sweep(
         model_files.replace(output, [text.encode()])
         return
     title = f"{source.name}: {name}, {reports.with_count(count, 'row')}"
-    draw(output, lambda: _figure(table, axes, title, regression))
-
-
-def _check_columns(columns: options.Columns) -> None:
-    """Raises for several targets, whose errors have no order."""
-    if len(columns.target) > 1:
-        raise click.UsageError("--target: sweep takes one, and train takes several.")
-
-
-def _make_recipe(training: options.TrainOptions) -> Recipe:
-    """The choices of all models, each with one kernel."""
-    recipe = learners.make_recipe(training)
-    if isinstance(recipe.learner, OnlineLearner) and recipe.learner.chooses_kernel:
-        why = "has several kernels of its own, so train needs no sweep before it"
-        raise click.UsageError(f"--learner {training.learner} {why}.")
-    return recipe
-
-
-def _train_best(
-    source: Batches, training: options.TrainOptions
-) -> tuple[StreamModel, targets.Error]:
-    """The model of all rows by these options, and its error on them."""
-    say, recipe = reports.reporter(training.quiet), learners.make_recipe(training)
-    counted = Counted(source, regression=training.regression)
-    say("data", describe_source(source))
-    fitted = train_online(recipe, counted, None, training)
-    describe(say, fitted, recipe, counted, training)
-    return fitted, measure_training_error(say, counted.source, fitted)
+    draw(output, lambda: _figure(table, title, regression))
 
 
 def _run_grid(
-    source: str,
     recipe: Recipe,
+    choice: Choice,
     data: Data,
     gammas: list[float] | None,
     budgets: list[int],
-    swept: dict[str, list[Any]],
-) -> tuple[str, list[str], dict[str, list[Any]]]:
-    """The learner, the names of the swept hyperparameters, and the table of results."""
+    settings: Mapping[str, Any],
+) -> Table:
+    """The results of all combinations of hyperparameters."""
     *_, codes = recipe.encodings(data.X, data.nominal)
     sample = Sample(data.X, codes)
     if gammas is None:
         usual = recipe.gamma_of(sample, codes)
         if isinstance(usual, str):
-            raise InputError(f"{source}: --gamma needs rows that differ")
+            raise InputError(f"{data.name}: --gamma needs rows that differ")
         gammas = [float(f"{multiple * usual:.4g}") for multiple in MULTIPLES]
-    choice, labels, capacity = recipe.choose(data.labels), data.labels, max(budgets)
     _use_all_cores()
     X = data.X if codes is None else codes.apply(to_array(data.X))
 
@@ -157,34 +128,29 @@ def _run_grid(
             RBF(gamma),
             num_features=X.shape[1],
             budget=budget,
-            capacity=capacity,
+            capacity=max(budgets),
             **choice.arguments,
         )
-        return fit.set_loss(recipe, state, labels)
+        return fit.set_loss(recipe, state, data.labels)
 
+    swept = {name: one for name, one in settings.items() if isinstance(one, list)}
     grid = sweeps.grid(gamma=gammas, budget=budgets, **swept)
     weights = SeenWeights().relative(data.weights)[0]
-    with names_errors(source):
-        y = labels.encode_targets(data.y)
+    with names_errors(data.name):
+        y = data.labels.encode_targets(data.y)
     result = sweeps.sweep(grid.init(init), to_array(X), y, weight=weights)
     error, states = np.asarray(result.error), cast("State", result.states)
     if recipe.regression:
-        unit = np.asarray(labels.unit_of_targets, error.dtype)
+        unit = np.asarray(data.labels.unit_of_targets, error.dtype)
         error = np.sqrt(error) * unit
-    table = grid.table(error=error, vectors=np.asarray(states.num_active))
-    name = learners.name_of(type(choice.learner))
-    return name, list(grid.names), table
+    return grid.table(error=error, vectors=np.asarray(states.num_active))
 
 
-def _figure(
-    table: dict[str, list[Any]],
-    axes: list[str],
-    title: str,
-    regression: bool = False,
-) -> "Figure":
+def _figure(table: Table, title: str, regression: bool = False) -> "Figure":
     """The error by two of the swept hyperparameters."""
     from matplotlib.figure import Figure
 
+    axes = [name for name in table if name not in ("error", "vectors")]
     swept = [name for name in axes if len(set(table[name])) > 1] or axes[:1]
     label, factor = (ROOT, 1) if regression else (ERROR, 100)
     if len(swept) > 2:
@@ -206,8 +172,7 @@ def _first_rows(source: Batches, rows: int) -> tuple[tuple[np.ndarray, ...], boo
         count += len(part[1])
         if count > rows:
             break
-    if not parts:
-        raise ValueError(f"{source.name}: the file must have rows, got none")
+    targets.check_rows(source, count)
     batch = map(join_rows, zip(*parts, strict=True))
     return tuple(part[:rows] for part in batch), count <= rows
 

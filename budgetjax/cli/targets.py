@@ -3,7 +3,7 @@
 import collections
 import contextlib
 import dataclasses
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping
 from typing import Any, TypeAlias
 
 import click
@@ -22,58 +22,54 @@ from budgetjax.tables.scaling import Scaling
 Error: TypeAlias = float | list[float]
 
 
-def note_of(columns: Sequence[str]) -> str | Sequence[str] | None:
-    """The target columns as a note in a model file: one, several, or None."""
-    return columns if len(columns) > 1 else next(iter(columns), None)
-
-
 class Counted:
-    """A source that counts its targets when first read, and keeps the rows if few.
+    """A source whose targets are counted at every reading, and whose rows are kept.
+
+    Rows are kept only if they are few.
 
     Attributes:
       source: the source.
-      counts: the number of rows of each label; empty for numbers.
     """
 
-    def __init__(self, source: Batches, *, regression: bool):
-        self.counts: collections.Counter = collections.Counter()
-        self._scaling: Scaling | None = None
-        self._kept: list[tuple[Any, ...]] | None = None
+    def __init__(self, source: Batches, regression: bool):
         self._read, self._regression = source.read, regression
         self._most = default_size(source.num_features)
+        self._kept: list[tuple[Any, ...]] = []
+        self._labels: collections.Counter = collections.Counter()
+        self._numbers: Scaling | None = None
         self.source = dataclasses.replace(source, read=self._iterate)
 
     def _iterate(self) -> Iterator[tuple[Any, ...]]:
-        if self._kept is not None:
-            yield from self._kept
-            return
-        kept: list[tuple[Any, ...]] | None = []
-        known: Scaling | None = None
-        counts, rows = collections.Counter(), 0
-        for batch in self._read():
-            y = batch[1]
-            rows += len(y)
-            if self._regression and y.dtype.kind in "biuf":
-                each = y.astype(np.float64).reshape(len(y), -1)
-                known = Scaling.empty(each.shape[1]) if known is None else known
-                known = known.updated(each[np.isfinite(each).all(axis=1)])
-            elif not self._regression:
-                counts.update(y.tolist())
-            kept = None if kept is None or rows > self._most else [*kept, batch]
+        kept, labels, numbers, rows = [], collections.Counter(), None, 0
+        for batch in self._kept or self._read():
             yield batch
-        self._scaling, self.counts, self._kept = known, counts, kept
+            # The reader has checked the targets by now.
+            y, rows = batch[1], rows + len(batch[1])
+            if rows <= self._most:
+                kept.append(batch)
+            if self._regression:
+                each = y.astype(np.float64).reshape(len(y), -1)
+                numbers = (numbers or Scaling.empty(each.shape[1])).updated(each)
+            else:
+                labels.update(y.tolist())
+        self._labels, self._numbers = labels, numbers
+        self._kept = kept if rows <= self._most else []
 
     def text(self, labels: np.ndarray | None) -> str:
         """What the targets are, for the report; `labels` are those of the model."""
-        if labels is None:
-            assert self._scaling is not None, "it has been read"
-            each = zip(self._scaling.mean, self._scaling.deviation, strict=True)
-            return "; ".join(f"mean {a:.4g}, deviation {b:.4g}" for a, b in each)
-        words = [
-            f"{reports.format_label(one)} ({self.counts[one]:,})"
-            for one in labels.tolist()
-        ]
-        return reports.join_values(words)
+        if labels is not None:
+            return describe_classes(labels, self._labels)
+        assert self._numbers is not None, "it has been read"
+        each = zip(self._numbers.mean, self._numbers.deviation, strict=True)
+        return "; ".join(f"mean {a:.4g}, deviation {b:.4g}" for a, b in each)
+
+
+def describe_classes(labels: np.ndarray, counts: Mapping[Any, int]) -> str:
+    """The labels, and how many rows each has."""
+    words = [
+        f"{reports.format_label(one)} ({counts[one]:,})" for one in labels.tolist()
+    ]
+    return reports.join_values(words)
 
 
 def read_targets(source: Batches) -> Generator[np.ndarray, None, None]:
@@ -82,16 +78,13 @@ def read_targets(source: Batches) -> Generator[np.ndarray, None, None]:
     for y in batches.iterate_targets(source):
         rows += len(y)
         yield y
+    check_rows(source, rows)
+
+
+def check_rows(source: Batches, rows: int) -> None:
+    """Raises if a source has no rows."""
     if not rows:
         raise ValueError(f"{source.name}: the file must have rows, got none")
-
-
-def count_labels(source: Batches) -> collections.Counter:
-    """The number of rows of each label, from one pass over the targets."""
-    counts: collections.Counter = collections.Counter()
-    for y in read_targets(source):
-        counts.update(y.tolist())
-    return counts
 
 
 def parse_classes(source: Batches, text: str | None) -> np.ndarray | None:
@@ -101,11 +94,9 @@ def parse_classes(source: Batches, text: str | None) -> np.ndarray | None:
     words: list[Any] = [word.strip() for word in text.split(",")]
     with contextlib.closing(read_targets(source)) as found:
         kind = next(found).dtype.kind
+    booleans = {"true": True, "false": False}
     parse, what = {
-        "b": (
-            lambda word: {"true": True, "false": False}[word.lower()],
-            "true and false",
-        ),
+        "b": (lambda word: booleans[word.lower()], "true and false"),
         "i": (int, "whole numbers"),
         "f": (float, "numbers"),
     }.get(kind, (str, "text"))
@@ -193,6 +184,11 @@ class Accuracy:
         """The rate of mistakes, or the mean squared error of each target."""
         return (np.asarray(self.errors) / max(self.scored, 1)).tolist()
 
+    @property
+    def rate(self) -> str:
+        """The error as text."""
+        return format_error(self.error, self.classes is None)
+
     def text(self) -> str:
         """One line for humans."""
         rows = reports.with_count(self.rows, "row")
@@ -226,8 +222,11 @@ def _class_weights(
     source: Batches, text: str, classes: np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray]:
     """The classes, found in one pass if they are not known, and a weight of each."""
-    counts = collections.Counter() if classes is not None else count_labels(source)
-    labels = np.array(sorted(counts)) if classes is None else classes
+    labels, counts = classes, collections.Counter()
+    if labels is None:
+        for y in read_targets(source):
+            counts.update(y.tolist())
+        labels = np.array(sorted(counts))
     if text == BALANCED:
         numbers = np.array([counts[one] for one in labels.tolist()])
         return labels, numbers.sum() / (len(numbers) * numbers)
