@@ -138,6 +138,8 @@ FAULTS = (
     Fault("metric", "refitting/metric.py", "own = jnp.take(own, self.lines.column, mode=\"clip\")", "own = 0 * jnp.take(own, self.lines.column, mode=\"clip\")"),
     Fault("metric", "refitting/metric.py", "return int(np.clip(MOST_STEPS * BATCH // max(rows, 1), *PASSES))", "return PASSES[0]"),
     Fault("metric", "refitting/metric.py", "epochs = max(passes, -(-FEWEST_STEPS * passes // once))", "epochs = passes"),
+    Fault("forms", "tables/start_map.py", "return self.width[None] * slopes + self.share[None] * own", "return self.width[None] * slopes"),
+    Fault("encoding", "refitting/training_data.py", "held.append((*map(align, batch[:3]), *batch[3:]))", "held.append(batch)"),
     # Encoded columns.
     Fault("encoding", "tables/encoding.py", "numpy.where(is_last, 1 + BEYOND, 1),", "numpy.where(is_last, 1, 1),"),
     Fault("encoding", "tables/encoding.py", "codes = numpy.where(given == MISSING, 0, codes)", "codes = codes"),
@@ -190,7 +192,7 @@ FAULTS = (
     Fault("training", "training/fit.py", "learn_metric=learn_metric,", "learn_metric=False,"),
     Fault("training", "training/fit.py", "penalties if is_auto(recipe.penalty) else penalties * typical", "penalties"),
     Fault("training", "training/train.py", "for _ in range(epochs):", "for _ in range(1):"),
-    Fault("cli", "cli/predict.py", "values = calibration.of_scores(model.model, values)", "values = calibration.of_scores(model.model, 2 * values)"),
+    Fault("cli", "cli/predict.py", "values = calibration.of_scores(model, values)", "values = calibration.of_scores(model, 2 * values)"),
     # Files.
     Fault("files", "saving/model_files.py", "if hashlib.sha256(whole).hexdigest().encode() != digest:", "if False:"),
     Fault("files", "saving/model_files.py", "number > FORMAT", "number < 0"),
