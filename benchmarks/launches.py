@@ -12,10 +12,9 @@ takes about one. On a TPU they are operations of one program.
 Each row of `results/launches.csv` is a run or a sweep on one device. `launches` are
 those outside all loops. Every loop has its depth and its launches per turn, with those
 of inner loops times their number of turns where it is known, and the larger branch of
-each conditional; `alone` is without inner loops and branches;
-`copied` and `temporary` are MiB: arrays copied per turn, and what the program reserves
-beside its arguments and results. `captured` says whether a command buffer holds the
-loop.
+each conditional; `alone` is without inner loops and branches; `copied` and `temporary`
+are MiB: arrays copied per turn, and what the program reserves beside its arguments and
+results. `captured` says whether a command buffer holds the loop.
 """
 
 import argparse

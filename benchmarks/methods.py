@@ -35,7 +35,7 @@ class Task(NamedTuple):
     """The shape of the data and the length of the stream."""
 
     num_features: int
-    num_classes: int | None
+    num_classes: int
     budget: int
     rows: int
     seed: int = 0
@@ -101,27 +101,21 @@ def optimizer(rows: int) -> optax.GradientTransformation:
     return optax.sgd(cosine(rows))
 
 
+@losses.classification_loss
 def scaled(loss, rate, score, y):
     """A loss times a learning rate."""
     return rate * loss(score, y)
 
 
-@losses.classification_loss
-def scaled_of_labels(loss, rate, score, y):
-    """The same for a loss of labels."""
-    return scaled(loss, rate, score, y)
-
-
-def at_rate(loss, rate, task) -> Partial:
-    loss = loss if isinstance(loss, Partial) else Partial(loss)
-    return Partial(scaled_of_labels if task.num_classes else scaled, loss, rate)
+def at_rate(loss, rate) -> Partial:
+    return Partial(scaled, Partial(loss), rate)
 
 
 def sgd(loss, maintenance) -> Method:
     """Gradient descent whose rate falls to 0 along a cosine."""
 
     def init(kernel, task, rate):
-        loss_at = at_rate(loss, rate, task)
+        loss_at = at_rate(loss, rate)
         learner = bj.SGD(loss=loss_at, learning_rate=cosine(task.rows))
         more = {"average": task.average, "maintenance": maintenance}
         return task.empty(learner, kernel, **more)
@@ -129,12 +123,13 @@ def sgd(loss, maintenance) -> Method:
     return Method(init, {"rate": RATES}, True)
 
 
-def linear(kind, loss=losses.hinge, factor=1) -> Method:
+def linear(kind, factor=1) -> Method:
     """Gradient descent on `factor * budget` features."""
 
     def init(kernel, task, rate):
         more = {"seed": task.seed} if kind is bj.Fourier else {}
-        learner = kind(loss=at_rate(loss, rate, task), optimizer=optimizer(task.rows))
+        loss = at_rate(losses.hinge, rate)
+        learner = kind(loss=loss, optimizer=optimizer(task.rows))
         return task.empty(learner, kernel, factor, average=task.average, **more)
 
     return Method(init, {"rate": RATES}, True)
@@ -178,9 +173,9 @@ def mistakes(state, X, y):
     return 100 * (bj.predict(state, X) != y).mean()
 
 
-def judged(method: Method, state, judge, X, y, *, stacked=False) -> dict[str, Any]:
-    """What `judge` returns for the last iterate and for the average."""
-    judge = jax.vmap(judge, in_axes=(0, None, None)) if stacked else judge
+def judged(method: Method, state, X, y, *, stacked=False) -> dict[str, Any]:
+    """The error rates of the last iterate and of the average."""
+    judge = jax.vmap(mistakes, in_axes=(0, None, None)) if stacked else mistakes
     errors = {"last": np.asarray(judge(state, X, y))}
     if method.averages:
         errors["average"] = np.asarray(judge(bj.average_iterates(state), X, y))
@@ -193,14 +188,14 @@ def learned(states, X, y):
     return jax.lax.map(lambda state: bj.run(state, X, y)[0], states)
 
 
-def tuned(method: Method, task: Task, gammas, parts, judge) -> dict[str, Any]:
+def tuned(method: Method, task: Task, gammas, parts) -> dict[str, Any]:
     """The hyperparameters with least error, for the last iterate and the average."""
     X, y, X_held, y_held = parts
     grid = bj.grid(gamma=gammas, **method.grid)
     task = task._replace(rows=len(X))
     states = grid.init(lambda gamma, **rest: method.init(bj.RBF(gamma), task, **rest))
     states = learned(states, X, y)
-    errors = judged(method, states, judge, X_held, y_held, stacked=True)
+    errors = judged(method, states, X_held, y_held, stacked=True)
     found = {}
     for kind, values in errors.items():
         best = int(np.nanargmin(values))
@@ -212,7 +207,7 @@ def tuned(method: Method, task: Task, gammas, parts, judge) -> dict[str, Any]:
     return found
 
 
-def tested(method: Method, task: Task, found, data, judge, orders) -> dict[str, Any]:
+def tested(method: Method, task: Task, found, data, orders) -> dict[str, Any]:
     """The test errors after learning in several orders."""
     errors: dict[str, list[float]] = {kind: [] for kind in found}
     for seed in range(1, orders + 1):
@@ -226,7 +221,7 @@ def tested(method: Method, task: Task, found, data, judge, orders) -> dict[str, 
                 rest = dict(zip(method.grid, rest, strict=True))
                 state = method.init(bj.RBF(gamma), task._replace(seed=seed), **rest)
                 state, _ = bj.run(state, X, y)
-                known[key] = judged(method, state, judge, data.X_test, data.y_test)
+                known[key] = judged(method, state, data.X_test, data.y_test)
             errors[kind].append(float(known[key][kind]))
     return errors
 

@@ -27,20 +27,16 @@ def median(call: Callable[[], Any], repeats: int) -> float:
     return medians({"": call}, repeats)[""]
 
 
-def medians(
-    calls: dict[Any, Callable[[], Any]],
-    repeats: int,
-    clock: Callable[[], float] = time.perf_counter,
-) -> dict[Any, float]:
+def medians(calls: dict[Any, Callable[[], Any]], repeats: int) -> dict[Any, float]:
     """The median seconds of several calls, taken in turn: all see the same noise."""
     seconds = {name: [] for name in calls}
     for call in calls.values():
         jax.block_until_ready(call())
     for _ in range(repeats):
         for name, call in calls.items():
-            start = clock()
+            start = time.perf_counter()
             jax.block_until_ready(call())
-            seconds[name].append(clock() - start)
+            seconds[name].append(time.perf_counter() - start)
     return {name: statistics.median(values) for name, values in seconds.items()}
 
 

@@ -4,10 +4,10 @@ Wang, Crammer and Vucetic (2012), "Breaking the curse of kernelization": one pas
 budget of 100 and of 500. The paper's own figures are beside these in `published.md`.
 
 `jmlr_table3_large` has the full large sets of Table 3; the others, except DNA, are in
-`tasks/accuracy.py`. They are covertype, 464,810 rows; waveform, 2
-million; the checkerboard, 10 million, without noise and with 15 percent of the training
-labels flipped. The refit sees the last 500,000 rows of the stream. Gamma is chosen for
-each cell of one pass as in `pegasos_table1`. Each cell is one stream; in all they take
+`tasks/accuracy.py`. They are covertype, 464,810 rows; waveform, 2 million; the
+checkerboard, 10 million, without noise and with 15 percent of the training labels
+flipped. The refit sees the last 500,000 rows of the stream. Gamma is chosen for each
+cell of one pass as in `pegasos_table1`. Each cell is one stream; in all they take
 twenty minutes on one core.
 
 `jmlr_table4` has accuracy and the mean degradation on the checkerboard, with the

@@ -21,7 +21,7 @@ from typing import Any
 import drawing
 import numpy as np
 from data import BINARY, GAMMAS, gammas_of, load, parts_of
-from methods import FITS, ONLINE, Task, mistakes, tested, tested_fit, tuned, tuned_fit
+from methods import FITS, ONLINE, Task, tested, tested_fit, tuned, tuned_fit
 from runner import Case, Row, given, product
 
 TUNING_ROWS, MANY_ROWS, ORDERS = 20_000, 200_000, 3
@@ -58,7 +58,7 @@ def scaled(name: str) -> tuple[Any, bool]:
         task = Task(data.X_train.shape[1], data.num_classes, 100, len(data.y_train))
         gammas = gammas_of(data, GAMMAS[name])
         parts = parts_of(data, TUNING_ROWS)
-        best = tuned(ONLINE["Pegasos, merge"], task, gammas, parts, mistakes)
+        best = tuned(ONLINE["Pegasos, merge"], task, gammas, parts)
         found[standardise] = best["last"]["held out"], data
     standardise = found[True][0] <= found[False][0]
     return found[standardise][1], standardise
@@ -82,8 +82,8 @@ def measured(
         errors, notes = tested_fit(FITS[label], task, found["last"], data, orders)
         every = {"last": errors}
     else:
-        found = tuned(ONLINE[label], task, gammas, parts, mistakes)
-        every = tested(ONLINE[label], task, found, data, mistakes, orders)
+        found = tuned(ONLINE[label], task, gammas, parts)
+        every = tested(ONLINE[label], task, found, data, orders)
         notes = {}
     several = len(every["last"]) > 1
     return [

@@ -2,11 +2,11 @@
 
 `evaluate.progressive_val_score` predicts every row and then learns it, in time order.
 All learners have their default parameters, budgetjax's with 100 support vectors, and a
-`StandardScaler` precedes all except the trees. The rows "gamma chosen"
-try 1/4, 1, 4 and 16 times the default gamma on the first fifth of the rows. Accuracies
-are measured on all rows and on the last four fifths. Times are processor seconds
-without compilation, and include river's own scaling and counting. BUDGETJAX_DATA names
-a folder with electricity.
+`StandardScaler` precedes all except the trees. The rows "gamma chosen" try 1/4, 1, 4
+and 16 times the default gamma on the first fifth of the rows. Accuracies are measured
+on all rows and on the last four fifths. Times are processor seconds without
+compilation, and include river's own scaling and counting. BUDGETJAX_DATA names a folder
+with electricity.
 """
 
 import functools
