@@ -340,7 +340,7 @@ def test_the_bar_begins_where_the_run_goes_on(interrupted, tmp_path, capsys):
     assert f"{N}/{N}" in capsys.readouterr().err.splitlines()[-1].rpartition("\r")[2]
 
 
-KILLS = 5
+KILLS, MOST_KILLS = 5, 25
 
 
 @pytest.mark.slow
@@ -364,7 +364,10 @@ def test_a_run_that_is_killed_ends_as_if_it_had_not_been(tmp_path):
 
     finish(undisturbed)
     places, progress = [], []
-    for i in range(KILLS):
+    # A busy machine may kill later than it is told to: until it has hit both places.
+    for i in range(MOST_KILLS):
+        if i >= KILLS and {killed.LEARNING, killed.WRITING} <= set(places):
+            break
         told = context.Value("i", killed.STARTING, lock=False)
         child = start(path, 0.01, told)
         # Some as they start; half of the others as they learn, half as they write.
