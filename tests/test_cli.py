@@ -39,7 +39,7 @@ from budgetjax.cli import learners, main, options, reading, solving, targets
 from budgetjax.cli.commands import budgetjax as group
 from budgetjax.cli.plot import draw
 from budgetjax.cli.sweep_command import _figure, _use_all_cores
-from budgetjax.refitting import training_data
+from budgetjax.refitting import held_out, training_data
 from budgetjax.saving import model_files
 from budgetjax.solvers import one_versus_rest
 from budgetjax.stream import batches, fit
@@ -264,7 +264,7 @@ def test_a_model_of_every_format_is_the_same_and_predicts_as_in_python(at, end):
 
 
 def test_the_report_of_train(at, monkeypatch):
-    monkeypatch.setattr("budgetjax.refitting.draft.ENOUGH_FOR_METRIC", 400)
+    monkeypatch.setattr(held_out.Fold, "prefers", lambda *scores: False)
     output = good(
         "train train.csv --target kind --model new.st --test test.csv --budget 10"
         " --encode 0"
@@ -283,7 +283,7 @@ def test_the_report_of_train(at, monkeypatch):
         learner:            pegasos, at most 10 support vectors
         read:               300 rows
         progressive error:  {100 * fitted.error:.2f}%, {when}
-        metric:             none, as there are fewer than 400 rows
+        metric:             none, as held-out rows are predicted no better
         training error:     {100 * learned:.2f}%, of rows that the model has learned
         model:              new.st
         test error:         {error:.2f}%, 60 rows of test.csv

@@ -329,17 +329,21 @@ def test_the_default_gamma_is_of_most_rows():
 def test_the_default_kernel_is_narrower_for_more_vectors(monkeypatch):
     # Before the first row, which each budget would compile.
     monkeypatch.setattr(driver, "run", lambda state, X, *_, **__: (state, 0 * X[:, 0]))
-    X, y = stream(n=256)
+    X, y = stream(n=576)
 
-    def gamma(budget, gamma="auto", **more):
+    def gamma(budget, gamma="auto", rows=576, **more):
         given = {"gamma": gamma, "refit": False, "learner": bj.Pegasos()} | more
         model = BudgetedKernelClassifier(budget, **given)
-        return float(model.fit(X, y).state_.kernel.gamma)
+        return float(model.fit(X[:rows], y[:rows]).state_.kernel.gamma)
 
     assert gamma(20) == gamma(100) == pytest.approx(2 * gamma(20, "scale"))
     assert gamma(256) == pytest.approx(3.2 * gamma(256, "scale"))
     # Beyond the number of rows a budget changes nothing.
-    assert gamma(10**6) == gamma(256)
+    assert gamma(10**6) == gamma(576)
+    # Few rows make it wide.
+    for rows, factor in ((50, 0.5), (150, 1.5), (250, 2.0)):
+        usual = gamma(20, "scale", rows)
+        assert gamma(20, rows=rows) == pytest.approx(factor * usual)
     # Rows as they are have the usual width.
     assert gamma(20, encode=False) == gamma(20, "scale", encode=False)
 

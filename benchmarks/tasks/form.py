@@ -3,21 +3,24 @@
     python benchmarks/runner.py form
     python benchmarks/runner.py form "variant=refitting.metric.PRIOR_OF_CODES=1e6"
     python benchmarks/runner.py form "variant=tables.form.BINS=2.0 tables.form.POWER=.4"
+    python benchmarks/runner.py form rows=50,100,200 variant=tables.form.NARROWNESS=1.0
 
 A variant has other values of constants of the package, by module; the field may be
-given several times. Its errors are divided by those of the default on the same tables:
-those of `drawn.py` with three other seeds, every fourth of up to 8,000 rows for
-training and the others of up to 3,000; the smooth ones; and eight sets of
-`BUDGETJAX_DATA`. Errors are the share of mistakes, or the root mean squared error
-divided by the deviation of the training targets, plus two mistakes or 0.01. The summary
-has the geometric mean of the ratios and its deviation, the tables with 5 percent fewer
-errors or more, the ratio of processor times, and the worst tables.
+given several times. `rows` takes the first of the rows for training, 0 all. Its errors
+are divided by those of the default on the same tables: those of `drawn.py` with three
+other seeds, every fourth of up to 8,000 rows for training and the others of up to
+3,000; the smooth ones; and eight sets of `BUDGETJAX_DATA`. Errors are the share of
+mistakes, or the root mean squared error divided by the deviation of the training
+targets, plus two mistakes or 0.01. The summary has the geometric mean of the ratios and
+its deviation, the tables with 5 percent fewer errors or more, the ratio of processor
+times, and the worst tables.
 """
 
 import ast
 import contextlib
 import functools
 import importlib
+import itertools
 import statistics
 import time
 import warnings
@@ -40,6 +43,7 @@ REAL = (
     *("banana", "waveform", "cpusmall", "electricity"),
 )
 MOST_REAL = 4000
+LINE = "line"
 
 
 def prepare() -> None:
@@ -71,6 +75,13 @@ def constants(variant: str) -> Iterator[None]:
 @functools.lru_cache(1)
 def table(group: str, name: str) -> Drawn | None:
     """A table by its group and name, or None if it is too small."""
+    if name == LINE:
+        # A fifth of the variance of the targets is a line, the rest noise.
+        random = np.random.default_rng(0)
+        X = pandas.DataFrame(random.normal(size=(2 * MOST_REAL, 10)))
+        y = X[0].to_numpy() + 2 * random.normal(size=len(X))
+        half = len(y) // 2
+        return Drawn("", True, X[:half], y[:half], X[half:], y[half:])
     if group == "smooth":
         return draw_smooth(name)
     if group == "real":
@@ -89,20 +100,21 @@ def table(group: str, name: str) -> Drawn | None:
     return found._replace(X_train=X, y_train=y) if enough else None
 
 
-def figures(group: str, name: str, variant: str, budget: int) -> Row:
+def figures(group: str, name: str, variant: str, budget: int, rows: int) -> Row:
     """The error of a variant on a table, and the processor time of its fit."""
     drawn = table(group, name)
-    if drawn is None:
+    if drawn is None or len(set(drawn.y_train[: rows or None])) < 2:
         return {}
+    X, y = (one[: rows or None] for one in (drawn.X_train, drawn.y_train))
     model = ours(budget)(drawn.is_regression, 0)
     with constants(variant):
         start = time.process_time()
-        model.fit(drawn.X_train, drawn.y_train)
+        model.fit(X, y)
         seconds = time.process_time() - start
     least = 0.01 if drawn.is_regression else 2 / len(drawn.y_test)
     return {
         "of": "numbers" if drawn.is_regression else "labels",
-        "rows": len(drawn.y_train),
+        "learned": len(y),
         "error": error(drawn, model.predict(drawn.X_test)) + least,
         "seconds": round(seconds, 2),
     }
@@ -111,27 +123,34 @@ def figures(group: str, name: str, variant: str, budget: int) -> Row:
 def cases() -> Iterator[Case]:
     """All tables with the default and the variants that are asked for."""
     every = [(f"seed {seed}", name) for seed in SEEDS for name in names(seed)[:DRAWN]]
-    every += [("smooth", name) for name in SMOOTH] + [("real", name) for name in REAL]
+    every += [("smooth", name) for name in (*SMOOTH, LINE)]
+    every += [("real", name) for name in REAL]
     variants = [DEFAULT, *(v for v in given("variant") if v != DEFAULT)]
     asked.pop("variant", None)
     for group, name in every:
-        for budget in given("budget", 100):
+        for budget, rows in itertools.product(given("budget", 100), given("rows", 0)):
             for variant in variants:
-                key = {"group": group, "table": name}
-                key |= {"variant": variant, "budget": budget}
+                key = {"group": group, "table": name, "variant": variant}
+                key |= {"budget": budget, "rows": rows}
                 yield Case(key, functools.partial(figures, *key.values()))
+
+
+def place(row: Row) -> tuple:
+    """What a row shares with that of another variant."""
+    return row["budget"], row["rows"], row["group"], row["table"]
 
 
 def summarise(rows: list[Row]) -> Iterator[Row]:
     """The errors and times of each variant against those of the default."""
     rows = [row for row in rows if "error" in row]
-    places = {(r["budget"], r["group"], r["table"], r["variant"]): r for r in rows}
-    groups = dict.fromkeys((r["budget"], r["variant"], r["group"]) for r in rows)
-    for budget, variant, group in groups:
+    of_default = {place(row): row for row in rows if row["variant"] == DEFAULT}
+    groups: dict[tuple, list[Row]] = {}
+    for row in rows:
+        key = row["budget"], row["rows"], row["variant"], row["group"]
+        groups.setdefault(key, []).append(row)
+    for (budget, most, variant, group), own in groups.items():
         pairs = [
-            (row, places[b, g, name, DEFAULT])
-            for (b, g, name, v), row in places.items()
-            if (b, g, v) == (budget, group, variant) and (b, g, name, DEFAULT) in places
+            (row, of_default[place(row)]) for row in own if place(row) in of_default
         ]
         if variant == DEFAULT or not pairs:
             continue
@@ -140,6 +159,7 @@ def summarise(rows: list[Row]) -> Iterator[Row]:
         worst = sorted(ratios, key=lambda name: -ratios[name])[:3]
         yield {
             "budget": budget,
+            "rows": most,
             "variant": variant,
             "group": group,
             "tables": len(pairs),

@@ -403,7 +403,7 @@ train_options = combine_options(
         metavar="[auto|yes|no|diagonal|RANK]",
         default="auto",
         help="In the refit, learn a linear map of the columns and their codes too; "
-        "auto: where that predicts held-out rows better, from 50 rows on.",
+        "auto: where that predicts held-out rows better.",
     ),
     click.option(
         "--move-vectors", is_flag=True, help="Move the support vectors in the refit."

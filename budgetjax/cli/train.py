@@ -10,7 +10,6 @@ import numpy as np
 from budgetjax.cli import descriptions, learners, options, reading, reports, solving
 from budgetjax.cli.options import Columns
 from budgetjax.cli.targets import Accuracy, Counted, Error, format_error
-from budgetjax.refitting import draft
 from budgetjax.saving import model_files
 from budgetjax.stream.batches import Batches
 from budgetjax.stream.model import StreamModel
@@ -127,12 +126,9 @@ def _report(
     say("progressive error", f"{error}, {when}")
     if not recipe.refit or recipe.learn_metric is False:
         return
-    metric = "none, as held-out rows are predicted no better"
-    if fitted.importances is not None:
-        metric = "learned"
-    elif fitted.num_scored < draft.ENOUGH_FOR_METRIC:
-        metric = f"none, as there are fewer than {draft.ENOUGH_FOR_METRIC:,} rows"
-    say("metric", metric)
+    learned = fitted.importances is not None
+    none = "none, as held-out rows are predicted no better"
+    say("metric", "learned" if learned else none)
 
 
 def measure(model: Any, source: Batches) -> Accuracy:

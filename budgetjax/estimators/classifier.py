@@ -31,7 +31,7 @@ class BudgetedKernelClassifier(Classifier, Supervised):
 
     The columns of a table are encoded in one form, `budgetjax.fit_encoding`: each is a
     number and codes of its quantiles, of which a map makes features. The metric is this
-    map, which is learned, from 50 rows on, where that predicts held-out rows better.
+    map, which is learned where that predicts held-out rows better.
 
     It computes in float32, or in float64 if X is float64 and JAX enables it. Compiled
     programs are kept in the user's cache folder, so a later process starts faster; see
@@ -51,7 +51,8 @@ class BudgetedKernelClassifier(Classifier, Supervised):
       gamma: the parameter of all kernels but "linear", for encoded rows. "scale" is two
         divided by the mean squared distance of some rows, `budgetjax.default_gamma`.
         "auto" is a multiple of it where rows are encoded: 2 for up to 100 support
-        vectors, and more by the root of their number.
+        vectors, and more by the root of their number, but at most a hundredth of the
+        number of rows.
       maintenance: the strategy for a full budget, or its name, such as "merge",
         "project" or "remove_oldest". None merges with a Gaussian kernel and projects
         with any other. Removal does harm after a refit, whose coefficients are large
@@ -69,8 +70,8 @@ class BudgetedKernelClassifier(Classifier, Supervised):
         helps most for small budgets.
       learn_metric: True, False, "diagonal" or a rank, as for `budgetjax.refit`; "auto"
         learns the map of the codes, or a matrix for rows as they are, where that
-        predicts held-out rows better, from 50 rows on. A rank is the number of
-        features of the map; "diagonal" is a factor per code.
+        predicts held-out rows better. A rank is the number of features of the map;
+        "diagonal" is a factor per code.
       encode: how columns are written before they are learned. "auto" is the form of
         `budgetjax.fit_encoding`, whose bins grow with the rows; a number is that of the
         bins of a column, where 0 is its clipped number alone; False leaves rows as they

@@ -136,10 +136,10 @@ def refit(
         for one factor per feature. Of a model whose encoding has a map, as that of
         `fit_encoding`, this map is learned, to as many features as it has; it and the
         vectors are rounded to the 11 bits of float16, which halves model files. With at
-        least 50 examples, and as many as features or columns, "auto" keeps a learned
-        map if it makes fewer mistakes on a fifth of them than new coefficients alone.
-        With a metric, a classifier has the logistic loss over all classes, with labels
-        smoothed by half of the error rate, at most 5 percent.
+        least as many examples as features or columns, "auto" keeps a learned map if it
+        makes fewer mistakes on a fifth of them than new coefficients alone. With a
+        metric, a classifier has the logistic loss over all classes, with labels
+        smoothed by the error rate, at most 5 percent.
       epochs: passes of Adam, for vectors or for the metric; None is 20 for vectors, and
         for a metric 80, or fewer of many examples, down to 27. For a
         metric, a fifth of up to 10,000 examples, or 1,000 to 2,000 of more, choose the

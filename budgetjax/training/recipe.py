@@ -192,8 +192,7 @@ class Recipe(Record):
             return "scale"
         if codes is None:
             return usual
-        # No model has more vectors than rows.
-        return usual * narrowness(min(self.budget, sample.num_rows))
+        return usual * narrowness(self.budget, sample.num_rows)
 
     @property
     def may_learn_vectors(self) -> bool:
