@@ -81,7 +81,7 @@ def table(group: str, name: str) -> Drawn | None:
         X = pandas.DataFrame(random.normal(size=(2 * MOST_REAL, 10)))
         y = X[0].to_numpy() + 2 * random.normal(size=len(X))
         half = len(y) // 2
-        return Drawn("", True, X[:half], y[:half], X[half:], y[half:])
+        return Drawn("", True, X.iloc[:half], y[:half], X.iloc[half:], y[half:])
     if group == "smooth":
         return draw_smooth(name)
     if group == "real":
