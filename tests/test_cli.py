@@ -283,7 +283,7 @@ def test_the_report_of_train(at, monkeypatch):
         learner:            pegasos, at most 10 support vectors
         read:               300 rows
         progressive error:  {100 * fitted.error:.2f}%, {when}
-        metric:             none, as held-out rows are predicted no better
+        metric:             none, as held-out rows are too few or predicted no better
         training error:     {100 * learned:.2f}%, of rows that the model has learned
         model:              new.st
         test error:         {error:.2f}%, 60 rows of test.csv

@@ -127,7 +127,7 @@ def _report(
     if not recipe.refit or recipe.learn_metric is False:
         return
     learned = fitted.importances is not None
-    none = "none, as held-out rows are predicted no better"
+    none = "none, as held-out rows are too few or predicted no better"
     say("metric", "learned" if learned else none)
 
 
