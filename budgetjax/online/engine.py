@@ -40,6 +40,7 @@ loop here: averages of iterates (`averages`), maintenance that waits for a full 
 (`room`), and many models in lockstep (`lockstep`).
 """
 
+import functools
 from typing import Any
 
 import jax
@@ -242,7 +243,7 @@ def _start_loop(
     scores, first = _next_violation(block, state, unscaled, blank, zero)
     none = zero - 1
     arrays = state, kernel_rows, scores, first, none
-    like = jax.eval_shape(lambda *arrays: _update(block, *arrays)[1], *arrays)
+    _, like, _ = jax.eval_shape(_update, block.arrays(), *arrays)
     edits = without_example(no_edits(like))
     # Zeros, but not those that other arrays share, which would be copied.
     columns = tuple(jnp.minimum(block.weights, 0) for _ in edits.rows[:-1])
@@ -275,9 +276,8 @@ def _run_single(block: Block, loop: Loop) -> Loop:
     """
 
     def changed():
-        state, edits, _ = _update(
-            block, loop.state, loop.kernel_rows, loop.scores, loop.next, loop.last
-        )
+        given = loop.state, loop.kernel_rows, loop.scores, loop.next, loop.last
+        state, edits, _ = _update(block.arrays(), *given)
         return *without_arrays(state), without_example(edits)
 
     violated = loop.next == 0
@@ -324,7 +324,7 @@ def _change_model(block: Block, loop: Loop) -> Loop:
 
     i = loop.next
     state, edits, columns = _update(
-        block, state, kernel_rows, loop.scores, i, loop.last
+        block.arrays(), state, kernel_rows, loop.scores, i, loop.last
     )
     whole_edits, all_columns = with_example(block, state, edits, columns, i)
     unscaled = _apply_to_scores(
@@ -364,6 +364,7 @@ def _next_violation(
     return scores, least(jnp.where(candidates, index, unscaled.shape[0]))
 
 
+@functools.partial(jax.jit, inline=True)
 def _update(
     block: Block,
     state: State,
@@ -376,6 +377,9 @@ def _update(
 
     The third result holds the kernel columns, against the block, of all edited rows
     except the last, which is the example.
+
+    It is most of what JAX traces of a loop, and is traced once: `_start_loop` asks what
+    its edits are like, and streams of other lengths have blocks of the same shape.
     """
     now, expansion = state.after(block.rounds_ahead[i]), state.expansion
     candidate = Candidate(

@@ -38,6 +38,10 @@ class Block(NamedTuple):
     in_average: Bool[Array, " size"]
     axis: str | None
 
+    def arrays(self) -> "Block":
+        """The block without the name of the axis, which is not an array."""
+        return self._replace(axis=None)
+
 
 class Loop(NamedTuple):
     """The carry of the loop over violations.
