@@ -69,8 +69,8 @@ BATCH = 256
 # features, since all of them move a point together.
 # Scales of features are powers of e.
 RATE, VECTOR_RATE, MAP_RATE, SCALE_RATE = 0.1, 0.3, 1.2, 0.6
-# With this many orthonormal features times steps, weights move by the rate; with others,
-# by the rate divided by the root of the ratio.
+# With this many orthonormal features times steps, weights move by the rate; with more
+# or fewer, by the rate divided by the root of the ratio.
 MOVES = 100_000
 # The unit of scores of numbers, whose deviation is 1. It gives them the magnitude of
 # scores of classes.
