@@ -44,9 +44,10 @@ def knows_history() -> bool:
 
 @functools.cache
 def is_old(file: str, commit: str) -> bool:
-    """Whether the code that a file measures has changed since a commit."""
-    later = git("rev-list", "--max-count=1", f"{commit}..HEAD", "--", *subject(file))
-    return later is None or later != ""
+    """Whether the code that a file measures does something else since a commit."""
+    later = git("rev-list", f"{commit}..HEAD", "--", *subject(file))
+    same = tuple(described()["same"]["commits"])
+    return later is None or not all(one.startswith(same) for one in later.split())
 
 
 def subject(file: str) -> list[str]:

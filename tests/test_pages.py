@@ -172,6 +172,7 @@ def test_code_that_changed_is_newer_than_its_rows(tmp_path, monkeypatch):
     monkeypatch.setattr(ages, "ROOT", tmp_path)
     ages.knows_history.cache_clear()
     ages.is_old.cache_clear()
+    same = []
     monkeypatch.setattr(
         ages,
         "described",
@@ -179,6 +180,7 @@ def test_code_that_changed_is_newer_than_its_rows(tmp_path, monkeypatch):
             "parts": {"first": ["a.py"]},
             "files": {"a": {"of": ["first"]}, "any": {"of": ["b.py"]}},
             "rivals": {"a": {"method": ["SVC"]}},
+            "same": {"commits": same},
         },
     )
     try:
@@ -188,7 +190,7 @@ def test_code_that_changed_is_newer_than_its_rows(tmp_path, monkeypatch):
         assert ages.is_old("any", first)
         assert not ages.is_old("any_summary", second)
         assert ages.is_old("a", "unknown")
-        commit(git, tmp_path, "a.py", "changed")
+        changed = commit(git, tmp_path, "a.py", "changed")
         ages.knows_history.cache_clear()
         ages.is_old.cache_clear()
         ours = used("a", first, method="Pegasos")
@@ -201,9 +203,24 @@ def test_code_that_changed_is_newer_than_its_rows(tmp_path, monkeypatch):
         assert ages.find_old("a", rows) == rows[:1]
         dirty = {"method": "Pegasos", "commit": second, "dirty": True}
         assert ages.find_old("any", [dirty]) == [dirty]
+        # A commit after which the code does the same makes nothing old.
+        same.append(changed)
+        ages.is_old.cache_clear()
+        assert not ages.is_old("a", first)
+        commit(git, tmp_path, "a.py", "changed again")
+        ages.is_old.cache_clear()
+        assert ages.is_old("a", first)
     finally:
         ages.knows_history.cache_clear()
         ages.is_old.cache_clear()
+
+
+@pytest.mark.skipif(not ages.knows_history(), reason="needs the history")
+def test_commits_after_which_the_code_does_the_same():
+    for one in ages.described()["same"]["commits"]:
+        changed = ages.git("show", "--name-only", "--format=", one)
+        assert changed, one
+        assert "tests/golden.json" not in changed
 
 
 def test_cells():
