@@ -9,6 +9,7 @@ training. The best form of smooth tables is often the rows as they are.
 """
 
 import zlib
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,15 +20,14 @@ from sklearn import datasets
 FEWEST, MOST, MOST_TO_TRAIN, TESTED_AT_MOST = 250, 20_000, 10_000, 5000
 IDENTIFIERS = ("rownames", "id", "ID", "Id", "X")
 SMOOTH_TESTED = 3000
+# A smooth table, and how many rows for training.
 SMOOTH = [
-    *(
-        f"{name}:{rows}"
-        for name in ("checkerboard", "network")
-        for rows in (2000, 5000)
-    ),
-    *("network:500", "values:500", "values:2000", "gaussians:500", "gaussians:2000"),
+    *("checkerboard:2000", "checkerboard:5000"),
+    *("network:500", "network:2000", "network:5000"),
+    *("values:500", "values:2000", "values:5000"),
+    *("gaussians:500", "gaussians:2000", "gaussians:5000"),
     *("waves:500", "waves:2000", "friedman:500", "friedman:2000", "digits:1200"),
-    *("moons:500", "moons:2000", "values:5000", "gaussians:5000"),
+    *("moons:500", "moons:2000", "line:4000"),
 ]
 
 
@@ -131,45 +131,93 @@ def error(drawn: Drawn, predicted: np.ndarray) -> float:
     return float(apart / max(np.std(drawn.y_train), 1e-30))
 
 
+Random = np.random.Generator
+
+
+def checkerboard(random: Random, rows: int) -> tuple[Any, Any]:
+    """Two of eight columns, turned, lie on a board."""
+    X = random.uniform(-1, 1, (rows, 8))
+    turned = X[:, :2] @ np.array([[0.8, -0.6], [0.6, 0.8]])
+    return X, np.sum(np.floor(2 * turned), axis=1) % 2
+
+
+def hidden_units(random: Random, rows: int) -> tuple[Any, Any]:
+    """Rows of eight columns, and twelve units of a network on them."""
+    X = random.normal(size=(rows, 8))
+    return X, np.tanh(X @ random.normal(size=(8, 12)) / 8**0.5 * 1.5)
+
+
+def network(random: Random, rows: int) -> tuple[Any, Any]:
+    """Which of three outputs of a network is the largest."""
+    X, hidden = hidden_units(random, rows)
+    return X, np.argmax(hidden @ random.normal(size=(12, 3)), axis=1)
+
+
+def values(random: Random, rows: int) -> tuple[Any, Any]:
+    """The output of such a network, and a tenth of its deviation as noise."""
+    X, hidden = hidden_units(random, rows)
+    y = (hidden @ random.normal(size=(12, 1)))[:, 0]
+    return X, y + 0.1 * np.std(y) * random.normal(size=rows)
+
+
+def gaussians(random: Random, rows: int) -> tuple[Any, Any]:
+    """Four classes of three clusters each."""
+    y = random.integers(0, 4, rows)
+    part = 3 * y + random.integers(0, 3, rows)
+    X = 0.9 * random.normal(size=(12, 10))[part]
+    return X + random.normal(size=X.shape), y
+
+
+def waves(random: Random, rows: int) -> tuple[Any, Any]:
+    """Mixtures of two of three waves of 21 points (Breiman and others, 1984)."""
+    at = np.arange(1, 22)
+    base = np.array([np.maximum(6 - abs(at - c), 0) for c in (7, 15, 11)])
+    y, u = random.integers(0, 3, rows), random.uniform(size=(rows, 1))
+    pairs = np.array([(0, 1), (0, 2), (1, 2)])[y]
+    X = u * base[pairs[:, 0]] + (1 - u) * base[pairs[:, 1]]
+    return X + random.normal(size=X.shape), y
+
+
+def friedman(random: Random, rows: int) -> tuple[Any, Any]:
+    """The first function of Friedman (1991), with noise of deviation 1."""
+    seed = rows - SMOOTH_TESTED
+    return datasets.make_friedman1(rows, 10, noise=1.0, random_state=seed)
+
+
+def moons(random: Random, rows: int) -> tuple[Any, Any]:
+    """Two moons in two of seven columns."""
+    seed = rows - SMOOTH_TESTED
+    X, y = datasets.make_moons(rows, noise=0.2, random_state=seed)
+    return np.hstack([X, random.normal(size=(rows, 5))]), y
+
+
+def digits(random: Random, rows: int) -> tuple[Any, Any]:
+    """Those of scikit-learn, as many as there are."""
+    X, y = datasets.load_digits(return_X_y=True)
+    order = random.permutation(len(y))
+    return X[order], y[order]
+
+
+def line(random: Random, rows: int) -> tuple[Any, Any]:
+    """One column of ten explains a fifth of the variance of the targets."""
+    X = random.normal(size=(rows, 10))
+    return X, X[:, 0] + 2 * random.normal(size=rows)
+
+
+OF_LABELS = (checkerboard, network, gaussians, waves, moons, digits)
+OF_NUMBERS = (values, friedman, line)
+SHAPES: dict[str, Callable[..., tuple[Any, Any]]] = {
+    function.__name__: function for function in (*OF_LABELS, *OF_NUMBERS)
+}
+
+
 def draw_smooth(given: str) -> Drawn:
     """A smooth table of this name, whose number is that of the rows for training."""
-    X: Any
-    y: Any
     name, rows = given.split(":")
-    n = int(rows)
-    random = np.random.default_rng(zlib.crc32(given.encode()))
-    total, numbers = n + SMOOTH_TESTED, name in ("values", "friedman")
-    if name == "checkerboard":
-        X = random.uniform(-1, 1, (total, 8))
-        turned = X[:, :2] @ np.array([[0.8, -0.6], [0.6, 0.8]])
-        y = np.sum(np.floor(2 * turned), axis=1) % 2
-    elif name in ("network", "values"):
-        X = random.normal(size=(total, 8))
-        hidden = np.tanh(X @ random.normal(size=(8, 12)) / 8**0.5 * 1.5)
-        scores = hidden @ random.normal(size=(12, 3 if name == "network" else 1))
-        y = np.argmax(scores, 1) if name == "network" else scores[:, 0]
-        y = y + 0.1 * np.std(y) * random.normal(size=total) if numbers else y
-    elif name == "gaussians":
-        y = random.integers(0, 4, total)
-        part = 3 * y + random.integers(0, 3, total)
-        X = 0.9 * random.normal(size=(12, 10))[part] + random.normal(size=(total, 10))
-    elif name == "waves":
-        at = np.arange(1, 22)
-        base = [np.maximum(6 - abs(at - c), 0) for c in (7, 15, 11)]
-        y, u = random.integers(0, 3, total), random.uniform(size=(total, 1))
-        pairs = np.array([(0, 1), (0, 2), (1, 2)])[y]
-        base = np.array(base)
-        X = u * base[pairs[:, 0]] + (1 - u) * base[pairs[:, 1]]
-        X = X + random.normal(size=X.shape)
-    elif name == "friedman":
-        X, y = datasets.make_friedman1(total, 10, noise=1.0, random_state=n)
-    elif name == "moons":
-        X, y = datasets.make_moons(total, noise=0.2, random_state=n)
-        X = np.hstack([X, random.normal(size=(total, 5))])
-    else:
-        X, y = datasets.load_digits(return_X_y=True)
-        order = random.permutation(len(y))
-        X, y = X[order], y[order]
+    n, random = int(rows), np.random.default_rng(zlib.crc32(given.encode()))
+    draw = SHAPES[name]
+    X, y = draw(random, n + SMOOTH_TESTED)
+    numbers = draw in OF_NUMBERS
     labels = y.astype(float) if numbers else y.astype(int).astype(str)
     parts = (pandas.DataFrame(X[:n]), labels[:n], pandas.DataFrame(X[n:]), labels[n:])
     return Drawn("", numbers, *parts)

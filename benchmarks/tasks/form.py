@@ -43,7 +43,6 @@ REAL = (
     *("banana", "waveform", "cpusmall", "electricity"),
 )
 MOST_REAL = 4000
-LINE = "line"
 
 
 def prepare() -> None:
@@ -75,13 +74,6 @@ def constants(variant: str) -> Iterator[None]:
 @functools.lru_cache(1)
 def table(group: str, name: str) -> Drawn | None:
     """A table by its group and name, or None if it is too small."""
-    if name == LINE:
-        # A fifth of the variance of the targets is a line, the rest noise.
-        random = np.random.default_rng(0)
-        X = pandas.DataFrame(random.normal(size=(2 * MOST_REAL, 10)))
-        y = X[0].to_numpy() + 2 * random.normal(size=len(X))
-        half = len(y) // 2
-        return Drawn("", True, X.iloc[:half], y[:half], X.iloc[half:], y[half:])
     if group == "smooth":
         return draw_smooth(name)
     if group == "real":
@@ -123,7 +115,7 @@ def figures(group: str, name: str, variant: str, budget: int, rows: int) -> Row:
 def cases() -> Iterator[Case]:
     """All tables with the default and the variants that are asked for."""
     every = [(f"seed {seed}", name) for seed in SEEDS for name in names(seed)[:DRAWN]]
-    every += [("smooth", name) for name in (*SMOOTH, LINE)]
+    every += [("smooth", name) for name in SMOOTH]
     every += [("real", name) for name in REAL]
     variants = [DEFAULT, *(v for v in given("variant") if v != DEFAULT)]
     asked.pop("variant", None)
