@@ -1,5 +1,6 @@
 """AROW on a budget: second-order learning with a kernel."""
 
+import functools
 from typing import NamedTuple
 
 import jax
@@ -278,6 +279,7 @@ def _move_if_allowed(
     return _sharding.cond(moves, move, stay), memory.num_moves + moves.astype(jnp.int32)
 
 
+@functools.partial(jax.jit, inline=True)
 def _move(
     kernel: Kernel,
     pegasos: support_set.Expansion,
