@@ -166,6 +166,7 @@ FAULTS = (
     Fault("forms", "training/fit.py", "_learn_metric(one, PASSES_TO_COMPARE)", "_learn_metric(one)"),
     Fault("forms", "tables/form.py", "usual = BINS * rows**POWER", "usual = 10 * BINS"),
     Fault("forms", "tables/form.py", "return min(most, rows / NARROWNESS_OF)", "return most"),
+    Fault("forms", "training/recipe.py", "codes is None or not self.may_learn_metric", "codes is None"),
     Fault("forms", "tables/start_map.py", "width = np.where(is_missing, -low[first], width)", "width = width * ~is_missing"),
     Fault("forms", "tables/start_map.py", "scale = np.sqrt(np.trace(products) / np.sum(lengths))", "scale = 1.0"),
     Fault("encoding", "tables/encoding.py", "for one in (*nominal, *found)", "for one in nominal"),

@@ -1683,7 +1683,7 @@ def test_sweep(at):
     assert header.split() == ["gamma", "budget", "error", "vectors"]
     X, y = data()
     encoded = bj.fit_encoding(X, 10).apply(X)
-    usual = 2 * bj.default_gamma(encoded)
+    usual = bj.default_gamma(encoded)
     gammas = [float(f"{times * usual:.4g}") for times in (0.25, 0.5, 1, 2, 4)]
     grid = bj.grid(gamma=gammas, budget=[5, 10])
     given = {"num_features": encoded.shape[1], "capacity": 10} | REMOVES

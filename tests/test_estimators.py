@@ -326,15 +326,15 @@ def test_the_default_gamma_is_of_most_rows():
         assert gamma(rows) == pytest.approx(plain, rel=0.1)
 
 
-def test_the_default_kernel_is_narrower_for_more_vectors(monkeypatch):
-    # Before the first row, which each budget would compile.
-    monkeypatch.setattr(driver, "run", lambda state, X, *_, **__: (state, 0 * X[:, 0]))
-    X, y = stream(n=576)
+def test_the_default_kernel_is_narrower_for_more_vectors():
+    X, _ = stream(n=576)
 
     def gamma(budget, gamma="auto", rows=576, **more):
-        given = {"gamma": gamma, "refit": False, "learner": bj.Pegasos()} | more
-        model = BudgetedKernelClassifier(budget, **given)
-        return float(model.fit(X[:rows], y[:rows]).state_.kernel.gamma)
+        recipe = bj.Recipe(budget=budget, gamma=gamma, **more)
+        *_, codes = recipe.encodings(X[:rows])
+        sample = rows_of.Sample(X[:rows], codes)
+        found = recipe.gamma_of(sample, codes)
+        return sample.gamma if found == "scale" else found
 
     assert gamma(20) == gamma(100) == pytest.approx(2 * gamma(20, "scale"))
     assert gamma(256) == pytest.approx(3.2 * gamma(256, "scale"))
@@ -344,8 +344,14 @@ def test_the_default_kernel_is_narrower_for_more_vectors(monkeypatch):
     for rows, factor in ((50, 0.5), (150, 1.5), (250, 2.0)):
         usual = gamma(20, "scale", rows)
         assert gamma(20, rows=rows) == pytest.approx(factor * usual)
-    # Rows as they are have the usual width.
-    assert gamma(20, encode=False) == gamma(20, "scale", encode=False)
+    # Where no metric may be learned it has the usual width, as for rows as they are.
+    for more in (
+        {"encode": False},
+        {"refit": False},
+        {"learn_metric": False},
+        {"learner": bj.Fourier()},
+    ):
+        assert gamma(256, **more) == gamma(256, "scale", **more)
 
 
 in_two_ways = pytest.mark.parametrize(

@@ -280,7 +280,8 @@ Examples:
     *("--gamma", "gammas"),
     type=options.numbers(options.POSITIVE),
     metavar="NUMBER[,NUMBER...]",
-    help="Gamma of the kernel.  [default: 1/4, 1/2, 1, 2 and 4 times that of train]",
+    help="Gamma of the kernel.  [default: 1/4, 1/2, 1, 2 and 4 times that of train "
+    "--no-refit]",
 )
 @click.option(
     *("--budget", "budgets"),

@@ -377,7 +377,8 @@ train_options = combine_options(
         metavar="[auto|scale|NUMBER]",
         default="auto",
         help="Gamma of the kernel, for encoded columns; scale: 2 / mean squared "
-        "distance; auto: a multiple of it that grows with the budget.",
+        "distance; auto: the same, or where a metric may be learned a multiple that "
+        "grows with the budget.",
     ),
     encode,
     maintenance,

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from budgetjax.online.state import State
 
-# The values of gamma to try, as multiples of the default of `train`.
+# The values of gamma to try, as multiples of the default of `train --no-refit`.
 MULTIPLES = (0.25, 0.5, 1.0, 2.0, 4.0)
 ERROR, ROOT = "progressive error (%)", "root mean squared error"
 # The results by the names of their columns. Error and vectors come last.

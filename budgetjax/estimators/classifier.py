@@ -50,9 +50,9 @@ class BudgetedKernelClassifier(Classifier, Supervised):
         `budgetjax.Polynomial(3)`.
       gamma: the parameter of all kernels but "linear", for encoded rows. "scale" is two
         divided by the mean squared distance of some rows, `budgetjax.default_gamma`.
-        "auto" is a multiple of it where rows are encoded: 2 for up to 100 support
-        vectors, and more by the root of their number, but at most a hundredth of the
-        number of rows.
+        "auto" is a multiple of it where rows are encoded and a metric may be learned: 2
+        for up to 100 support vectors, and more by the root of their number, but at most
+        a hundredth of the number of rows.
       maintenance: the strategy for a full budget, or its name, such as "merge",
         "project" or "remove_oldest". None merges with a Gaussian kernel and projects
         with any other. Removal does harm after a refit, whose coefficients are large

@@ -167,7 +167,7 @@ def stream(
         training_rows.warn_unscaled(data.name, X, origin)
     learn = functools.partial(_learn, data.name, progress, empty, examples)
     many = np.count_nonzero(weights) > FIRST_ROWS
-    if recipe.may_learn_vectors and many:
+    if recipe.may_learn_metric and many:
         first = [training_rows.spread_rows(orders[0], weights, FIRST_ROWS)]
         return Candidate(learn(first), examples, lambda: learn(orders))
     return Candidate(learn(orders), examples)

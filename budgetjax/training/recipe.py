@@ -190,13 +190,13 @@ class Recipe(Record):
         usual = sample.gamma if named else 0.0
         if not usual:
             return "scale"
-        if codes is None:
+        if codes is None or not self.may_learn_metric:
             return usual
         return usual * narrowness(self.budget, sample.num_rows)
 
     @property
-    def may_learn_vectors(self) -> bool:
-        """Whether vectors may come with a metric, from a stream of a fold."""
+    def may_learn_metric(self) -> bool:
+        """Whether a metric may be learned, with whose fold the vectors come."""
         classes = None if self.regression else 2
         learner = defaults.learner_of(self.learner, classes, refits=True)
         has_vectors = learner.has_vectors and learner.chooses_vectors
