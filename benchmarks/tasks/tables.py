@@ -39,8 +39,9 @@ DATA = (
     *("diamonds", "flights-50k", "loans", "births-50k", "ames", "wages"),
     *("churn", "credit", "lending"),
 )
-# The same table in several lengths, for the seconds, and for more vectors.
+# The same table in several lengths, and what learns it, for the seconds.
 LENGTHS = ("covtype-5k", "covtype-50k", "covtype-500k")
+OF_LENGTHS = ("budgetjax, 100", "HistGradientBoosting", "LightGBM")
 # What `partial_fit` learns.
 IN_PARTS = "in parts"
 OF_PARTS = ("electricity", "letter", "satimage", "churn", "cpusmall", "flights-50k")
@@ -159,11 +160,11 @@ def draw_lengths(rows: list[Row], path: Path) -> None:
 def cases() -> Iterator[Case]:
     """All tables, methods and splits."""
 
-    def usual(name: str, method: str, _: int) -> bool:
-        return method in USUAL and name in DATA
+    def usual(_: str, method: str, __: int) -> bool:
+        return method in USUAL
 
     splits = range(SPLITS)
     methods = [method for method in ESTIMATORS if method != IN_PARTS]
-    data = (*DATA, *LENGTHS)
-    yield from product(figures, usual, data=data, method=methods, split=splits)
+    yield from product(figures, usual, data=DATA, method=methods, split=splits)
+    yield from product(figures, data=LENGTHS, method=OF_LENGTHS, split=(0,))
     yield from product(figures, data=OF_PARTS, method=(IN_PARTS,), split=(0,))
