@@ -301,6 +301,13 @@ def test_a_picture_of_other_rows_is_found_and_drawn(tmp_path, monkeypatch):
     assert pictures.stale() == ["model_size"]
 
 
+def test_rows_name_no_folder_of_a_machine():
+    files = [*runner.RESULTS.rglob("*.csv")]
+    commands = {row.get("command") or "" for file in files for row in runner.read(file)}
+    assert len(commands) > 10
+    assert not [one for one in commands if re.search(r"(^|[\s=,'\"])[/~]", one)]
+
+
 def test_claims_name_results_and_tests_that_are_there():
     claims = runner.read(runner.RESULTS / "claims.csv")
     assert len(claims) == 67
