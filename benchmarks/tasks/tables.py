@@ -41,7 +41,7 @@ DATA = (
 )
 # The same table in several lengths, and what learns it, for the seconds.
 LENGTHS = ("covtype-5k", "covtype-50k", "covtype-500k")
-OF_LENGTHS = ("budgetjax, 100", "HistGradientBoosting", "LightGBM")
+METHODS_OF_LENGTHS = ("budgetjax, 100", "HistGradientBoosting", "LightGBM")
 # What `partial_fit` learns.
 IN_PARTS = "in parts"
 OF_PARTS = ("electricity", "letter", "satimage", "churn", "cpusmall", "flights-50k")
@@ -166,5 +166,5 @@ def cases() -> Iterator[Case]:
     splits = range(SPLITS)
     methods = [method for method in ESTIMATORS if method != IN_PARTS]
     yield from product(figures, usual, data=DATA, method=methods, split=splits)
-    yield from product(figures, data=LENGTHS, method=OF_LENGTHS, split=(0,))
+    yield from product(figures, data=LENGTHS, method=METHODS_OF_LENGTHS, split=(0,))
     yield from product(figures, data=OF_PARTS, method=(IN_PARTS,), split=(0,))
